@@ -339,7 +339,7 @@ async def test_a_deployment_whose_port_another_program_has_is_unhealthy_until_it
     world: World,
 ) -> None:
     made = await world.deploy_running()
-    taken = "127.0.0.1:7100 cannot be listened on: Address already in use; it is tried on"
+    taken = "127.0.0.1:7100 cannot be listened on: Address already in use; it is tried again"
     await world.gateway.report(default__echo=RouteDemand(error=taken))
     await until(lambda: world.status(made) == "unhealthy")
     assert world.controller.live(made.id)["services"][0]["unserved"] == taken

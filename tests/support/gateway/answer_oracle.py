@@ -105,7 +105,7 @@ class Door:
         pool = self._server.dispatcher.pool(REPLICA.id)
         upstream, replica = Upstream(pool), Wire()
         upstream.connection_made(replica)
-        pool.put(upstream, pool.now())
+        pool.take_back(upstream, pool.now())
         downstream, caller = self._server.callers.new(), Wire()
         downstream.connection_made(caller)
         downstream.data_received(REQUESTS[self._method])
@@ -116,7 +116,7 @@ class Door:
                 upstream.data_received(piece)
         upstream.connection_lost(None)
         downstream.connection_lost(None)
-        if pool.ejection.tried(""):  # the next answer is another's, whatever became of this one
+        if pool.ejection.probed(""):  # the next answer is another's, whatever became of this one
             self._server.dispatcher.replica_changed(pool)
         return _read(self._method, caller)
 

@@ -146,7 +146,7 @@ class Gateway:
         if self.fleet is not None and grace_s:
             await self._retire(self.fleet)
         for server in self.servers:
-            if not server.parting:
+            if not server.draining:
                 server.stop("This gateway stops; try again.")
         try:
             async with asyncio.timeout(grace_s):

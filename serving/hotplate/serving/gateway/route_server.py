@@ -93,12 +93,12 @@ class RouteServer(Host):
     def stop(self, message: str) -> None:
         """Accepts nothing more and refuses what waits; `ended` tells when the rest is done."""
         self.dispatcher.close(message)
-        self.callers.turn_out()
+        self.callers.drain()
         self.dispatcher.changed(COUNTS)
         self._check_ended()
 
     @property
-    def parting(self) -> bool:
+    def draining(self) -> bool:
         return self.dispatcher.closing or self.callers.retiring
 
     async def ended(self) -> None:
@@ -111,8 +111,8 @@ class RouteServer(Host):
 
     def abandon(self) -> None:
         """Cuts what is still there."""
-        self.callers.cut()
-        self._let_everything_go()
+        self.callers.abort()
+        self._release_all()
 
     @property
     def error(self) -> str:
@@ -159,7 +159,7 @@ class RouteServer(Host):
         exchange.relayed = dispatcher.route.relayed
         exchange.begun_at = exchange.begun_at or now
         try:
-            terms = self._let_in(exchange, now)
+            terms = self._terms(exchange, now)
         except GatewayError as error:
             exchange.fail(error)
             return
@@ -183,10 +183,10 @@ class RouteServer(Host):
         )
         exchange.ticket = ticket
         if not exchange.request_done and exchange.request.has_body:
-            self.bodies.entered(exchange)
+            self.bodies.began(exchange)
         dispatcher.submit(ticket, now)
         if ticket.state == WAITING:
-            self.bodies.others_wait(now)
+            self.bodies.requests_wait(now)
 
     def waits_for_body(self, exchange: Exchange) -> bool:
         try:
@@ -201,7 +201,7 @@ class RouteServer(Host):
 
     # Inside
 
-    def _let_in(self, exchange: Exchange, now: float) -> Local | Terms:
+    def _terms(self, exchange: Exchange, now: float) -> Local | Terms:
         """The terms of a request whose turn has come. Raises GatewayError."""
         dispatcher = self.dispatcher
         if exchange.refused is not None:
@@ -222,11 +222,11 @@ class RouteServer(Host):
         )
 
     def _check_ended(self) -> None:
-        if self.parting and self.queue.idle and not self.callers:
-            self._let_everything_go()
+        if self.draining and self.queue.idle and not self.callers:
+            self._release_all()
             self._ended.set()
 
-    def _let_everything_go(self) -> None:
+    def _release_all(self) -> None:
         self.dispatcher.stop()
         self.callers.stop()
         self.context.stop()

@@ -55,7 +55,7 @@ class OneConnection:
         server, pool = self._server, self._server.dispatcher.pool("r1")
         upstream, replica = Upstream(pool), Wire()
         upstream.connection_made(replica)
-        pool.put(upstream, pool.now())
+        pool.take_back(upstream, pool.now())
         downstream, caller = server.callers.new(), Wire()
         downstream.connection_made(caller)
         for piece in request:

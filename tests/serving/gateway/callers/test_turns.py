@@ -33,8 +33,8 @@ def test_a_request_that_comes_whole_is_served_and_then_the_next_one() -> None:
 
 def test_what_was_sent_ahead_has_its_turn_in_its_order() -> None:
     turns: Turns[str] = Turns()
-    turns.came("a")
-    turns.came("b")
+    turns.add("a")
+    turns.add("b")
     assert (turns.next, turns.take()) == ("a", "a")
     assert turns.next is None, "a is served"
     assert turns.ahead == 1
@@ -46,7 +46,7 @@ def test_what_was_sent_ahead_has_its_turn_in_its_order() -> None:
 
 def test_one_that_is_answered_before_its_body_is_here_is_read_on() -> None:
     turns: Turns[str] = Turns()
-    turns.came("a")
+    turns.add("a")
     turns.take()
     turns.answered(whole=False)
     assert turns.reading == "a"
@@ -57,21 +57,21 @@ def test_one_that_is_answered_before_its_body_is_here_is_read_on() -> None:
 
 def test_a_body_is_awaited_until_its_request_is_taken_or_forsaken() -> None:
     turns: Turns[str] = Turns()
-    turns.came("a")
+    turns.add("a")
     turns.wait_for_body("a")
     assert (turns.state, turns.awaited, turns.next) == (AWAITING, "a", "a")
-    assert turns.forsake() == "a"
+    assert turns.stop_waiting() == "a"
     assert (turns.state, turns.awaited) == (FREE, None)
-    assert turns.forsake() is None
+    assert turns.stop_waiting() is None
     assert turns.take() == "a"
 
 
 @pytest.mark.parametrize("whole", [True, False])
 def test_nonsense_comes_after_what_came_whole_and_in_place_of_what_did_not(whole: bool) -> None:
     turns: Turns[str] = Turns()
-    turns.came("a")
-    turns.came("b")
-    turns.end_of_sense(NONSENSE, whole=whole)
+    turns.add("a")
+    turns.add("b")
+    turns.reject_rest(NONSENSE, whole=whole)
     taken = []
     while (following := turns.next) is not None:
         assert turns.take() is following
@@ -86,27 +86,27 @@ def test_nonsense_comes_after_what_came_whole_and_in_place_of_what_did_not(whole
 
 def test_what_is_served_is_not_refused_in_its_place() -> None:
     turns: Turns[str] = Turns()
-    turns.came("a")
+    turns.add("a")
     turns.take()
-    turns.end_of_sense(NONSENSE, whole=False)
+    turns.reject_rest(NONSENSE, whole=False)
     assert (turns.active, turns.ahead) == ("a", 0)
 
 
 def test_half_a_request_before_the_callers_end_has_no_turn() -> None:
     turns: Turns[str] = Turns()
-    turns.came("a")
+    turns.add("a")
     turns.take()
     turns.drop_last()
     assert turns.active == "a"
-    turns.came("b")
+    turns.add("b")
     turns.drop_last()
     assert turns.ahead == 0
 
 
 def test_nothing_follows_once_it_is_closed() -> None:
     turns: Turns[str] = Turns()
-    turns.came("a")
-    turns.came("b")
+    turns.add("a")
+    turns.add("b")
     turns.take()
     turns.close()
     assert turns.is_closed
@@ -142,22 +142,22 @@ def test_on_any_walk_each_has_its_turn_once_and_in_order(seed: int) -> None:
     """Requests come at any moment; they begin, are awaited, and are answered at any other."""
     chance, turns = random.Random(seed), Turns[int]()
     served: list[int] = []
-    came = 0
+    add = 0
     for _ in range(400):
         step = chance.randrange(4)
         if step == 0:
-            turns.came(came)
-            came += 1
+            turns.add(add)
+            add += 1
         elif step == 1 and turns.active is not None:
             turns.answered(whole=chance.random() < 0.5)
         elif step == 2 and turns.next is not None and turns.awaited is None:
-            turns.wait_for_body(came)
+            turns.wait_for_body(add)
         elif turns.next is not None:
-            turns.forsake()
+            turns.stop_waiting()
             following = turns.take()
             assert isinstance(following, int)
             served.append(following)
         assert (turns.state == SERVING) == (turns.active is not None)
         assert (turns.state == AWAITING) == (turns.awaited is not None)
     assert served == list(range(len(served)))
-    assert len(served) + turns.ahead == came
+    assert len(served) + turns.ahead == add

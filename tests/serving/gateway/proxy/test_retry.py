@@ -38,12 +38,12 @@ def test_a_replica_is_out_from_its_first_failure_until_a_try_goes_well() -> None
     health = Ejection()
     assert health.fail("it died")
     assert not health.fail("it died with another request")
-    pauses = [health.next_try_s() for _ in range(8)]
+    pauses = [health.next_probe_s() for _ in range(8)]
     assert pauses[:3] == [0.1, 0.2, 0.4]
     assert pauses[-1] == LONGEST_PAUSE_S
-    health.tried("it refuses")
+    health.probed("it refuses")
     assert health.reason == "it refuses"
-    health.tried("")
+    health.probed("")
     assert health.reason == ""
     assert health.fail("again")
-    assert health.next_try_s() == 0.1
+    assert health.next_probe_s() == 0.1

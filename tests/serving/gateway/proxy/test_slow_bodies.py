@@ -17,7 +17,7 @@ class Upload:
     address: bytes = b"192.0.2.1"
     in_chunks: bool = False
     awaited: bool = True
-    holds_place: bool = True
+    is_uploading: bool = True
     received: int = 0
     spooled_bytes: int = 0
     came_at: float = 0.0
@@ -26,7 +26,7 @@ class Upload:
     def silent_s(self, now: float) -> float:
         return now - self.came_at
 
-    def held_s(self, now: float) -> float:
+    def slot_age_s(self, now: float) -> float:
         return now - self.granted_at
 
 
@@ -41,9 +41,9 @@ def test_nobody_goes_before_its_grace_is_over_and_not_if_it_is_complete_by_then(
     early, complete = Upload(), Upload()
     arrivals = waiting(early, complete)
     assert arrivals.next_at() == 0.05
-    assert arrivals.entering(8, 8, 0.04) == []
+    assert arrivals.take_eligible(8, 8, 0.04) == []
     complete.awaited = False
-    assert arrivals.entering(8, 8, 0.05) == [early]
+    assert arrivals.take_eligible(8, 8, 0.05) == [early]
     assert arrivals.next_at() is None
 
 
@@ -60,31 +60,31 @@ def test_half_of_the_slots_are_lent_while_another_one_stays_free() -> None:
     ):
         uploads = [Upload() for _ in range(6)]
         arrivals = waiting(*uploads)
-        entering = arrivals.entering(slots, free, 0.05)
+        entering = arrivals.take_eligible(slots, free, 0.05)
         assert entering == uploads[:most]
         for upload in entering:
-            arrivals.entered(upload)
+            arrivals.began(upload)
         if slots // 2 == most:
-            assert arrivals.entering(slots, slots, 0.06) == []
+            assert arrivals.take_eligible(slots, slots, 0.06) == []
         if most:
-            uploads[0].holds_place = False
-            assert arrivals.entering(slots, slots, 0.07)[0] is uploads[most]
+            uploads[0].is_uploading = False
+            assert arrivals.take_eligible(slots, slots, 0.07)[0] is uploads[most]
 
 
 def test_one_of_which_much_is_here_goes_at_once_where_one_may_go() -> None:
     arrivals = waiting()
     assert arrivals.lends(Upload(), slots=2, free=2, now=0.0)
     assert not arrivals.lends(Upload(), slots=2, free=1, now=0.0)
-    arrivals.entered(Upload())
+    arrivals.began(Upload())
     assert not arrivals.lends(Upload(), slots=2, free=2, now=0.0)
 
 
 def test_one_that_is_forgotten_does_not_go() -> None:
     first, second = Upload(), Upload()
     arrivals = waiting(first, second)
-    assert arrivals.entering(1, 1, 1.0) == []
+    assert arrivals.take_eligible(1, 1, 1.0) == []
     arrivals.forget(first)
-    assert arrivals.entering(4, 4, 1.0) == [second]
+    assert arrivals.take_eligible(4, 4, 1.0) == [second]
 
 
 def test_one_in_chunks_that_stands_still_may_want_to_hear_something() -> None:
@@ -92,18 +92,18 @@ def test_one_in_chunks_that_stands_still_may_want_to_hear_something() -> None:
     silent, sending, counted = Upload(in_chunks=True), Upload(in_chunks=True), Upload()
     arrivals = waiting(silent, sending, counted)
     sending.came_at = 2.9
-    assert arrivals.entering(1, 1, 2.9) == []
-    assert arrivals.entering(1, 0, 3.0) == []
-    assert arrivals.any_hoping
-    assert arrivals.entering(1, 1, 3.1) == [silent]
-    arrivals.entered(silent)
+    assert arrivals.take_eligible(1, 1, 2.9) == []
+    assert arrivals.take_eligible(1, 0, 3.0) == []
+    assert arrivals.any_eligible
+    assert arrivals.take_eligible(1, 1, 3.1) == [silent]
+    arrivals.began(silent)
     silent.granted_at = 3.1
     sending.came_at = 3.0
-    assert arrivals.entering(1, 1, 6.2) == []
+    assert arrivals.take_eligible(1, 1, 6.2) == []
     assert arrivals.next_stall_at(6.2) == 6.2
     assert arrivals.stalled(6.2) == [silent]
-    silent.holds_place = False
-    assert arrivals.entering(1, 1, 6.3) == [], "the address has lost a slot"
+    silent.is_uploading = False
+    assert arrivals.take_eligible(1, 1, 6.3) == [], "the address has lost a slot"
 
 
 def test_one_that_stands_still_or_drips_leaves_and_its_address_has_no_credit() -> None:
@@ -112,13 +112,13 @@ def test_one_that_stands_still_or_drips_leaves_and_its_address_has_no_credit() -
     arrivals = waiting(silent, dripping, steady, again, other)
     for each in (silent, dripping, steady):
         each.awaited = False
-        arrivals.entered(each)
+        arrivals.began(each)
     dripping.came_at, dripping.received = 2.9, 9
     steady.came_at, steady.received = 2.9, 4000
     assert arrivals.stalled(2.9) == []
     assert arrivals.stalled(3.01) == [silent, dripping]
-    silent.holds_place = dripping.holds_place = False
-    assert arrivals.entering(9, 9, 5.0) == [other]
+    silent.is_uploading = dripping.is_uploading = False
+    assert arrivals.take_eligible(9, 9, 5.0) == [other]
     assert not arrivals.lends(again, 9, 9, 33.0)
     assert arrivals.lends(again, 9, 9, 33.1)
 

@@ -7,7 +7,7 @@ import ssl
 from collections.abc import Sequence
 
 Stamp = Sequence[tuple[int, int, int]]
-"""Of files: inode, size in bytes, time of the last change in ns."""
+"""Inode, size in bytes and time of the last change in ns, of each file."""
 
 
 class Certificate:
@@ -18,7 +18,7 @@ class Certificate:
     """
 
     def __init__(self, certificate: str, key: str) -> None:
-        """`key`: empty = it is in the certificate's file."""
+        """`key`: empty = the key is in the certificate's file."""
         self.files = (certificate, key)
         self.context: ssl.SSLContext | None = None
         """None until a pair could be used."""
@@ -27,7 +27,7 @@ class Certificate:
         self._seen: Stamp | None = None
 
     def refresh(self) -> None:
-        """Looks whether the files have changed, and takes over what they say."""
+        """Checks whether the files have changed, and takes over their content."""
         try:
             stamp = [_stamp(path) for path in self.files if path]
             if stamp == self._seen:
@@ -40,7 +40,7 @@ class Certificate:
             return
         if self.context is None:
             self.context = tried
-        else:  # the pair was tried first: a bad one would have left half of itself here
+        else:  # the pair was tried first, because a bad one would have been taken over in part
             self._load(self.context)
         self.error = ""
 

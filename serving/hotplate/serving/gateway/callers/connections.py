@@ -1,4 +1,4 @@
-"""The connections of a route's callers: where they arrive, who may stay, and who is to go."""
+"""The connections of a route's callers: where they arrive, which may stay, and which have to go."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class CallerConnections:
         error_changed: Callable[[], None],
         peers: Peers | None,
     ) -> None:
-        """`ended` is called when a caller has gone, `error_changed` when the listener has another
-        error; `peers` are the gateways that may listen there too."""
+        """`ended` is called when a caller has gone, `error_changed` when the listener's error has
+        changed; `peers` are the gateways that may listen there too."""
         dispatcher = host.context.dispatcher
         self.listener = RouteListener(
             dispatcher.route.name, lambda: as_protocol(self.new()), error_changed, peers
         )
         self.retiring = False
-        """Nobody new is accepted, and each one's next answer is the last."""
+        """No new caller is accepted, and the next response to each is the last one."""
         self._host = host
         self._dispatcher = dispatcher
         self._ended = ended
@@ -38,7 +38,7 @@ class CallerConnections:
         self._sweep = Sweep(self._open, lambda: dispatcher.limits.sweep_s)
 
     def new(self, *, relayed: bool = False) -> Downstream:
-        """A connection that is about to be made; `relayed`: by another gateway, for its callers."""
+        """Makes a connection; `relayed`: another gateway opens it, for its callers."""
         return Downstream(self._host, opened=self._opened, closed=self._closed, relayed=relayed)
 
     def __iter__(self) -> Iterator[Downstream]:
@@ -50,24 +50,25 @@ class CallerConnections:
     # For the route
 
     async def listen(self) -> None:
-        """They arrive where the route says, and nowhere else."""
+        """Has callers arrive where the route says, and nowhere else."""
         route = self._dispatcher.route
         await self.listener.listen(route.host, route.port, route.tls_certificate, route.tls_key)
 
     async def adopt(self, listening: socket.socket) -> bool:
-        """They arrive on another gateway's socket too; whether it is one of this route's."""
-        parting = self.retiring or self._dispatcher.closing
-        return not parting and await self.listener.adopt(listening)
+        """Has callers arrive on another gateway's socket too; returns whether it is one of this
+        route's."""
+        draining = self.retiring or self._dispatcher.closing
+        return not draining and await self.listener.adopt(listening)
 
-    def turn_out(self) -> None:
-        """Nobody new comes; those of whom nothing is served leave."""
+    def drain(self) -> None:
+        """Accepts no new callers, and closes idle connections."""
         self.listener.close()
         for caller in self:
             caller.close_if_idle()
 
     def retire(self, idle_s: float) -> None:
-        """Nobody new comes; those who are here are served on until each has had an answer that
-        says that it is the last, or was idle for that long. To be called again and again."""
+        """Accepts no new callers. Those that are connected are served until each has had a response
+        that says that it is the last, or has been idle for `idle_s`. Call it again and again."""
         if not self.retiring:
             self.retiring = True
             self.listener.close()
@@ -75,12 +76,12 @@ class CallerConnections:
             caller.close_if_idle(idle_s)
         self._ended()
 
-    def cut(self) -> None:
+    def abort(self) -> None:
         for caller in self:
-            caller.cut()
+            caller.abort()
 
     def stop(self) -> None:
-        """Nobody is left to look after."""
+        """Stops the checks of callers."""
         self._sweep.stop()
 
     # Inside

@@ -1,12 +1,12 @@
-"""A caller's connection: hands its requests over one at a time and writes their answers.
+"""A caller's connection: submits its requests one at a time and writes their responses.
 
     bytes ──► RequestReader ──► Turns ──► exchange, as its turn comes ──► a slot, a replica
     bytes ◄── CallerTransport ◄────────── exchange
 
-The reader (`http1/request_reader.py`) makes requests of bytes, `turns.py` says which of them is
-served, and the route (`host.py`) makes an exchange of each and lets it in. A request begins when it
-is here whole, or when the gate for bodies lets it in earlier (`proxy/body_gate.py`). What comes
-faster than it finds a place is not read (`balance`).
+The reader (`http1/request_reader.py`) turns bytes into requests, `turns.py` says which of them is
+served, and the route (`host.py`) makes an exchange of each and admits it. A request begins when it
+is whole, or earlier if `proxy/body_gate.py` allows that. Reading pauses while more comes than can
+be passed on (`adjust_reading`).
 """
 
 from __future__ import annotations
@@ -42,30 +42,30 @@ class Downstream(CallerTransport):
         closed: Callable[[Downstream], None],
         relayed: bool = False,
     ) -> None:
-        """`opened` and `closed` are called with it as the connection is made and lost; `relayed`:
-        another gateway's connection, on which it passes on what its callers ask."""
+        """`opened` and `closed` are called with the connection as it is made and lost; `relayed`:
+        it is another gateway's, for the requests of its callers."""
         super().__init__(host.context, relayed=relayed)
         self._host = host
         self._opened = opened
         self._lost = closed
         self._reader: RequestReader | None = None
-        """None before the connection is made and after bytes that made no sense."""
-        self._asked: Exchange | None = None
-        """The one whose body was asked for last."""
+        """None before the connection is made, and after bytes that are no HTTP."""
+        self._continue_sent_for: Exchange | None = None
+        """The request for whose body `100 Continue` was sent last."""
         self._advancing = False
         self._half_close: HalfClose | None = None
-        """The caller sends nothing more, but may wait for answers."""
+        """Set when the caller sends nothing more but may wait for responses."""
         self._lingering: asyncio.TimerHandle | None = None
 
     # For the exchange
 
     @property
-    def parting(self) -> bool:
-        return self._host.parting and not self.turns.ahead
+    def draining(self) -> bool:
+        return self._host.draining and not self.turns.ahead
 
-    def go_on(self) -> None:
-        if self._asked is not self.turns.reading:
-            self._asked = self.turns.reading
+    def send_continue(self) -> None:
+        if self._continue_sent_for is not self.turns.reading:
+            self._continue_sent_for = self.turns.reading
             self.write(CONTINUE)
             self._timeouts.resumed(self._loop.time())
 
@@ -75,7 +75,7 @@ class Downstream(CallerTransport):
     def answer_local(self, local: Local, retry_after_s: float | None = None) -> None:
         exchange = self.turns.active
         assert exchange is not None, "only the one whose turn it is gets an answer"
-        exchange.keep_alive = exchange.keep_alive and exchange.request_done and not self.parting
+        exchange.keep_alive = exchange.keep_alive and exchange.request_done and not self.draining
         self.write(local_answer(exchange, local, retry_after_s))
         now = self._loop.time()
         exchange.note_end(now)
@@ -94,26 +94,26 @@ class Downstream(CallerTransport):
                 if turns.active is None and not turns.ahead:
                     self.close()
             elif self.read_paused:
-                self.balance()
+                self.adjust_reading()
         elif exchange.request_done:
             self.close()
         else:
             self._linger()
 
-    def let_in(self, call: Call) -> None:
-        self.turns.let_in = self.turns.awaited
+    def begin_early(self, call: Call) -> None:
+        self.turns.early = self.turns.awaited
         self._advance()
 
-    def begin_again(self, now: float) -> None:
+    def submit_again(self, now: float) -> None:
         if self.turns.active is not None:
             self._host.begin(self.turns.active, now)
 
-    def balance(self) -> None:
+    def adjust_reading(self) -> None:
         exchange = self.turns.reading
         full = self.turns.ahead >= self._limits.pipelined
         if exchange is not None and exchange.caller is not None:
             upstream = exchange.upstream
-            if not self.awaits(exchange):  # what is awaited is kept, however long it is
+            if not self.awaits(exchange):  # a body that is waited for is kept at any length
                 full = full or exchange.buffered >= self._limits.read_ahead_bytes
             full = full or (upstream is not None and upstream.write_paused)
         self._pause_reading(full)
@@ -121,14 +121,15 @@ class Downstream(CallerTransport):
     # For the route
 
     def sweep(self, now: float) -> None:
-        """Ends a caller that has been idle, or that sends or takes too slowly."""
+        """Closes a connection that has been idle for too long, or whose caller sends or takes too
+        slowly."""
         limits = self._limits
         idle_s = now - self._idle_since
         if self.closed:
             if idle_s >= limits.take_s:
                 self._transport.abort()
         elif self._has_gone(now):
-            self.cut()
+            self.abort()
         elif self._reader is not None and (slow := self._slow(now)) is not None:
             self._refuse(slow)
             self._advance()
@@ -173,16 +174,17 @@ class Downstream(CallerTransport):
                 self.close()
         else:
             self._advance()
-        self.balance()
+        self.adjust_reading()
 
     def eof_received(self) -> bool:
-        """The caller sends nothing more. What it asked for whole it gets, unless it has left."""
+        """The caller sends nothing more. It gets the responses to all whole requests, unless it has
+        left."""
         turns = self.turns
         if self._half_close is None:
             active, reading = turns.active, turns.reading
             if active is None or not active.request_done or active.request.upgrade:
                 return False
-            if self._relayed:  # another gateway, which sends its end when its caller has left
+            if self._relayed:  # another gateway, which does so when its caller has left
                 return False
             if turns.is_closed or self._transport.get_extra_info("sslcontext"):
                 return False
@@ -190,37 +192,39 @@ class Downstream(CallerTransport):
             if reading is not None and not reading.request_done:
                 turns.drop_last()
             sock = self._transport.get_extra_info("socket")
-            self._half_close = HalfClose(sock.fileno(), waits=self._may_go_on, left=self.cut)
+            self._half_close = HalfClose(
+                sock.fileno(), may_ask=self._may_send_continue, on_gone=self.abort
+            )
         return not turns.is_closed
 
     def resume_writing(self) -> None:
         self.write_paused = False
-        self.context.bodies.taken(self)
+        self.context.bodies.write_unblocked(self)
         active = self.turns.active
         if active is not None and active.upstream is not None:
             active.upstream.resume_reading()
         self._advance()
-        self.balance()
+        self.adjust_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.turns.close()
-        self._reader = None  # it knows this connection: nothing is left for the collector
+        self._reader = None  # it refers to this connection; no cycle is left to the collector
         self._lost(self)
         if self.write_paused:
-            self.context.bodies.taken(self)
+            self.context.bodies.write_unblocked(self)
         if self._lingering is not None:
             self._lingering.cancel()
         if self._half_close is not None:
             self._half_close.stop()
         active = self.turns.clear()
-        self._forsake()
+        self._stop_awaiting()
         if active is not None and active.caller is not None:
             active.caller_left()
 
     # Inside
 
     def _begin(self, request: RequestHead, body: bytes) -> None:
-        """What most requests come to, by the shortest way: as `_accept` and `_advance` would."""
+        """The same as `_accept` and `_advance`, by the shortest way: most requests come whole."""
         exchange = self._host.exchange(self, request)
         self.turns.begin(exchange)
         if body:
@@ -236,11 +240,12 @@ class Downstream(CallerTransport):
             )
         self._timeouts.next_part()
         exchange = self._host.exchange(self, request)
-        self.turns.came(exchange)
+        self.turns.add(exchange)
         return exchange
 
     def _refuse(self, error: BadRequest) -> None:
-        """The bytes make no sense from here on: answers what came before, then this, then ends."""
+        """What comes is not HTTP from here on: answers the requests before it, then this, and
+        closes."""
         self._reader = None
         self._timeouts.next_part()
         turns, reading = self.turns, self.turns.reading
@@ -248,12 +253,13 @@ class Downstream(CallerTransport):
         if reading is not None and reading is turns.active and not whole:
             reading.fail(error)
             return
-        turns.end_of_sense(error, whole=whole)
+        turns.reject_rest(error, whole=whole)
         if not whole:
-            self._forsake()
+            self._stop_awaiting()
 
     def _advance(self) -> None:
-        """Starts the next request. Not entered twice: an answer given at once ends up here too."""
+        """Starts the next request. It is not reentered: a request that is answered at once calls it
+        too."""
         if self._advancing:
             return
         self._advancing = True
@@ -275,13 +281,13 @@ class Downstream(CallerTransport):
         reading = turns.reading
         if reading is None or following is not reading:
             return True
-        if reading is turns.let_in or not self._awaits_body():
+        if reading is turns.early or not self._awaits_body():
             return True
         if turns.awaited is not reading:
             if not self._host.waits_for_body(reading):
                 return True
             if reading.request.expects_continue and not reading.received:
-                self.go_on()
+                self.send_continue()
         much = reading.received >= self._limits.read_ahead_bytes
         if much and self.context.bodies.lends(reading):
             return True
@@ -289,42 +295,45 @@ class Downstream(CallerTransport):
         return False
 
     def _await(self, exchange: Exchange | None) -> Exchange | None:
-        """From now on more of this one's body is waited for; None = of nobody's. Whose it was."""
+        """Waits for more of this request's body from now on; None = for no body. Returns the
+        request whose body was waited for before."""
         before = self.turns.awaited
         if before is not exchange:
-            self.turns.forsake()
+            self.turns.stop_waiting()
             if before is not None:
-                self.context.bodies.arrived(before)
+                self.context.bodies.forget(before)
             if exchange is not None:
                 self.turns.wait_for_body(exchange)
                 self.context.bodies.expect(exchange)
         return before
 
-    def _forsake(self) -> None:
-        """Nothing more of what is awaited will come, or be wanted."""
+    def _stop_awaiting(self) -> None:
+        """No body is waited for any longer: no more of it will come, or is wanted."""
         awaited = self._await(None)
         if awaited is not None:
             awaited.forget_body()
 
     def _awaits_body(self) -> bool:
-        """Whether the request that is being read is not here far enough to be served."""
+        """Whether too little of the request that is being read has come for it to be served."""
         reading = self.turns.reading
         if reading is None or reading.caller is None or reading is self.turns.active:
             return False
-        return not reading.arrived
+        return not reading.may_begin
 
     def _linger(self) -> None:
-        """Reads on for a moment: closing on unread bytes would take the answer away again. That
-        nothing follows the caller is told at once, but for TLS, where it cannot be told alone."""
+        """Reads on for a moment: a close with unread bytes would discard the response on its way.
+        The caller is notified at once that nothing follows, except over TLS, which has no way to do
+        so."""
         self.turns.end()
-        self._forsake()
+        self._stop_awaiting()
         if self._lingering is None:
             self._lingering = self._loop.call_later(self._limits.linger_s, self.close)
             if self._transport.can_write_eof():
                 self._transport.write_eof()
-        self.balance()
+        self.adjust_reading()
 
 
 def as_protocol(downstream: Downstream) -> asyncio.Protocol:
-    """It is one, but for its base: compiled classes have only compiled ones (`compiled.py`)."""
+    """It is a protocol but for its base class, because compiled classes have compiled bases only
+    (`compiled.py`)."""
     return cast("asyncio.Protocol", downstream)

@@ -1,6 +1,6 @@
-"""A route, as far as its callers' connections mind. `RouteServer` implements it.
+"""A route as its callers' connections see it; `RouteServer` implements it.
 
-`replicas/call.py` says why it is no protocol.
+`replicas/call.py` says why it is no `Protocol`.
 """
 
 from __future__ import annotations
@@ -14,30 +14,28 @@ from hotplate.serving.gateway.proxy.route_context import RouteContext
 
 
 class Host(SlotWatcher):
-    """Lets requests in, and says when nobody is to stay.
-
-    A route also watches its slots: compiled classes have one parent each.
-    """
+    """A route as its callers' connections see it. It also watches its slots, because compiled
+    classes have one parent each."""
 
     context: RouteContext
-    """What all the requests share."""
+    """What all requests of the route share."""
     heads: HeadCache[RequestHead]
-    """Of requests that came before."""
+    """The heads of earlier requests."""
 
     @property
-    def parting(self) -> bool:
-        """Whether it is to have no callers any longer."""
+    def draining(self) -> bool:
+        """Whether its callers are to leave."""
         raise NotImplementedError
 
     def exchange(self, caller: Caller, request: RequestHead) -> Exchange:
-        """What moves the request."""
+        """Makes the exchange of a request."""
         raise NotImplementedError
 
     def begin(self, exchange: Exchange, now: float) -> None:
-        """A request's turn on its connection has come."""
+        """The turn of a request on its connection has come."""
         raise NotImplementedError
 
     def waits_for_body(self, exchange: Exchange) -> bool:
-        """Whether a request whose body is not here is to wait for it: not where it is refused
-        whatever comes, or goes for no slot."""
+        """Whether a request waits for its body before it is submitted: not if it is refused in any
+        case, or needs no slot."""
         raise NotImplementedError

@@ -1,4 +1,4 @@
-"""What the gateway answers itself, counted, and logged where nobody else does."""
+"""Responses of the gateway's own, which are counted and logged here."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hotplate.serving.gateway.telemetry.access_log import Entry
 
 
 def local_answer(exchange: Exchange, local: Local, retry_after_s: float | None) -> bytes:
-    """The bytes that answer a request whose head was read."""
+    """The bytes of a response to a request whose head was read."""
     request, context = exchange.request, exchange.context
     context.counters.answered(local.status)
     exchange.status, exchange.sent_bytes = local.status, len(local.body)
@@ -29,7 +29,8 @@ def local_answer(exchange: Exchange, local: Local, retry_after_s: float | None) 
 
 
 def last_answer(context: RouteContext, peer: bytes, error: GatewayError) -> bytes:
-    """The bytes that end a connection of which nothing, or nothing more, is understood."""
+    """The bytes of the last response on a connection of which nothing, or nothing more, is
+    understood."""
     body = error_body(error)
     context.counters.refused(error.code)
     context.counters.answered(error.status)

@@ -1,4 +1,4 @@
-"""The address on which a route's callers arrive; tried again for as long as it is taken."""
+"""The address at which a route's callers arrive; it is tried again while it is taken."""
 
 from __future__ import annotations
 
@@ -16,34 +16,34 @@ log = logging.getLogger(__name__)
 
 BACKLOG = 2048
 Peers = Callable[[], Sequence[str]]
-"""Tells the other gateways that live."""
+"""Returns the other gateways that live."""
 
 PEER_S = 0.1
 RETRY_S = 1.0
-"""How often an address that is taken is tried again, and a certificate's files are looked at."""
+"""How often an address that is taken is tried again, and a certificate's files are checked."""
 HANDSHAKE_S = 10.0
-"""Time a caller has for the TLS handshake."""
+"""Time for the TLS handshake."""
 SHUTDOWN_S = 2.0
-"""Time it has to say goodbye in TLS."""
+"""Time for the end of a TLS connection."""
 
 
 class RouteListener:
-    """Listens for one route. `changed` is told when `error` is another one."""
+    """Listens for one route. `changed` is called when `error` has changed."""
 
     def __init__(
         self,
         name: str,
-        front: Callable[[], asyncio.Protocol],
+        new_connection: Callable[[], asyncio.Protocol],
         changed: Callable[[], None],
         peers: Peers | None = None,
     ) -> None:
-        """With `peers` other gateways may listen there too. While there are none the address has
-        to be free, so that it is never shared with somebody else by mistake."""
+        """With `peers` other gateways may listen there too. While there are none the address has to
+        be free, so that it is never shared with another program by mistake."""
         self.error = ""
-        """Why it is not listening, or not with its newest certificate; empty = all is well, or
-        nobody asked."""
+        """Why it is not listening, or not with its newest certificate; empty = it is, or has no
+        address."""
         self._name = name
-        self._front = front
+        self._new_connection = new_connection
         self._changed = changed
         self._peers = peers
         self._loop = asyncio.get_running_loop()
@@ -51,8 +51,7 @@ class RouteListener:
         self._certificate: Certificate | None = None
         self._server: asyncio.Server | None = None
         self._more: list[asyncio.Server] = []
-        """On the other loopback address, and on sockets that other gateways listened on before they
-        ended."""
+        """Servers on the other loopback address, and on sockets of gateways that have ended."""
         self._retry: asyncio.TimerHandle | None = None
         self._trying: asyncio.Task[None] | None = None
 
@@ -65,7 +64,7 @@ class RouteListener:
         same = (self._certificate.files if self._certificate else ("", "")) == files
         if same and self._address == (host, port) and self._server is not None:
             return
-        self._let_go()
+        self._stop_listening()
         if not same:
             self._certificate = Certificate(certificate, key) if certificate else None
         self._address = (host, port)
@@ -74,30 +73,30 @@ class RouteListener:
 
     @property
     def descriptors(self) -> Sequence[int]:
-        """Of the sockets that it listens on."""
+        """The descriptors of the sockets on which it listens."""
         # uvloop has a list of sockets where asyncio's types say a tuple; compiled code checks that.
         servers: list[Any] = [self._server, *self._more] if self._server is not None else []
         return [sock.fileno() for server in servers for sock in server.sockets]
 
     async def adopt(self, listening: socket.socket) -> bool:
-        """Listens on another gateway's socket too; whether it is one for this route."""
+        """Listens on another gateway's socket too; returns whether it is one of this route's."""
         host, port = listening.getsockname()[:2]
         if self._server is None or port != self._address[1]:
             return False
         listening.setblocking(False)
         server = await self._loop.create_server(
-            self._front, sock=listening, backlog=BACKLOG, **self._tls()
+            self._new_connection, sock=listening, backlog=BACKLOG, **self._tls()
         )
         self._more.append(server)
         log.info("%s: another gateway's socket for %s:%s was taken over", self._name, host, port)
         return True
 
     def close(self) -> None:
-        """Accepts nothing more and tries no more."""
-        self._let_go()
-        self._say("")
+        """Accepts no more connections, and no longer tries to listen."""
+        self._stop_listening()
+        self._set_error("")
 
-    def _let_go(self) -> None:
+    def _stop_listening(self) -> None:
         if self._retry is not None:
             self._retry.cancel()
             self._retry = None
@@ -114,17 +113,19 @@ class RouteListener:
         if self._certificate is not None:
             self._certificate.refresh()
             if self._certificate.context is None:
-                self._say(f"{self._certificate.error}; it is tried on")
-                self._retry = self._loop.call_later(RETRY_S, self._again)
+                self._set_error(f"{self._certificate.error}; it is tried again every second")
+                self._retry = self._loop.call_later(RETRY_S, self._retry_now)
                 return
         try:
-            server = await self._bound(host, port)
+            server = await self._listen_at(host, port)
             other = await self._on_other_loopback(host, port)
         except OSError as error:
             if address == self._address:
                 why = error.strerror or str(error)
-                self._say(f"{host}:{port} cannot be listened on: {why}; it is tried on")
-                self._retry = self._loop.call_later(RETRY_S, self._again)
+                self._set_error(
+                    f"{host}:{port} cannot be listened on: {why}; it is tried again every second"
+                )
+                self._retry = self._loop.call_later(RETRY_S, self._retry_now)
             return
         if address != self._address:  # it was closed, or moved, meanwhile
             for each in filter(None, (server, other)):
@@ -134,18 +135,18 @@ class RouteListener:
         if other is not None:
             self._more.append(other)
         if self._certificate is None:
-            self._say("")
+            self._set_error("")
         else:
             self._look_at(self._certificate)
 
     def _look_at(self, certificate: Certificate) -> None:
-        """Follows the certificate's files for as long as it listens."""
+        """Follows the certificate's files while it listens."""
         certificate.refresh()
-        self._say(certificate.error)
+        self._set_error(certificate.error)
         self._retry = self._loop.call_later(RETRY_S, self._look_at, certificate)
 
-    async def _bound(self, host: str, port: int) -> asyncio.Server:
-        """Listens there. Raises OSError."""
+    async def _listen_at(self, host: str, port: int) -> asyncio.Server:
+        """Listens there, with `SO_REUSEPORT` where there are peers. Raises OSError."""
         peers = self._peers
         try:
             if peers is not None and not peers():
@@ -160,10 +161,10 @@ class RouteListener:
         return server
 
     async def _on_other_loopback(self, host: str, port: int) -> asyncio.Server | None:
-        """None where there is none to listen on, or somebody else does."""
+        """None if there is no other loopback address, or another program listens there."""
         other = OTHER_LOOPBACK.get(host)
         try:
-            return await self._bound(other, port) if other else None
+            return await self._listen_at(other, port) if other else None
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
                 log.warning("%s: somebody else listens on %s:%s", self._name, other, port)
@@ -171,7 +172,7 @@ class RouteListener:
 
     async def _bind(self, host: str, port: int, *, shared: bool) -> asyncio.Server:
         return await self._loop.create_server(
-            self._front,
+            self._new_connection,
             host,
             port,
             backlog=BACKLOG,
@@ -190,11 +191,11 @@ class RouteListener:
             "ssl_shutdown_timeout": SHUTDOWN_S,
         }
 
-    def _again(self) -> None:
+    def _retry_now(self) -> None:
         self._retry = None
         self._trying = self._loop.create_task(self._try())
 
-    def _say(self, error: str) -> None:
+    def _set_error(self, error: str) -> None:
         if error == self.error:
             return
         if error:

@@ -1,6 +1,6 @@
-"""A caller's connection as bytes go out on it: its pauses, its ends, and the time that it is given.
+"""The sending half of a caller's connection: its pauses, its end, and its time limits.
 
-Which request's they are is the business of `downstream.py`.
+`downstream.py` knows to which request the bytes belong.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from hotplate.serving.gateway.sockets.dead_peers import has_hung_up, keep_taking
 
 
 class CallerTransport(Caller):
-    """Writes what is to be written, and ends a caller that is idle, too slow, or gone."""
+    """Writes responses, and closes the connections of callers that are idle, too slow, or gone."""
 
     def __init__(self, context: RouteContext, *, relayed: bool) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class CallerTransport(Caller):
         if not self.turns.is_closed:
             self._transport.write(data)
 
-    def tell_started(self) -> None:
+    def announce_start(self) -> None:
         if self._relayed:
             self.write(STARTED)
 
@@ -62,20 +62,20 @@ class CallerTransport(Caller):
             self._idle_since = self._loop.time()
             self._transport.close()
 
-    def cut(self) -> None:
+    def abort(self) -> None:
         self.turns.close()
         self._transport.abort()
 
     def tunnel_opened(self) -> None:
         if not self._relayed:
             keep_taking(self._transport.get_extra_info("socket"), self._limits.take_s)
-        self.balance()
+        self.adjust_reading()
 
-    def end_if_it_takes_little(self, now: float) -> None:
+    def abort_if_slow_reader(self, now: float) -> None:
         active = self.turns.active
         has_slot = active is not None and active.ticket is not None
         if has_slot and self._timeouts.takes_little(now, self.unsent_bytes):
-            self.cut()
+            self.abort()
 
     # For the route
 
@@ -85,7 +85,7 @@ class CallerTransport(Caller):
         self.close()
 
     def close_if_idle(self, for_s: float = 0.0) -> None:
-        """Closes a connection on which no request is being served, for that long."""
+        """Closes the connection if no request has been served on it for `for_s`."""
         idle_s = self._loop.time() - self._idle_since
         if self.turns.is_free and not self._timeouts.arriving and idle_s >= for_s:
             self.close()
@@ -94,12 +94,12 @@ class CallerTransport(Caller):
 
     @property
     def closed(self) -> bool:
-        """Whether nothing more is to be written; what was may still be on its way."""
+        """Whether nothing more is written; what was written may still be on its way."""
         return self.turns.is_closed
 
     @property
     def unsent_bytes(self) -> int:
-        """Written, and not taken by the caller's machine."""
+        """Bytes that were written and that the caller's machine has not taken."""
         return self._transport.get_write_buffer_size()
 
     # Inside
@@ -113,7 +113,7 @@ class CallerTransport(Caller):
     def pause_writing(self) -> None:
         self.write_paused = True
         self._timeouts.full(self._loop.time(), self.unsent_bytes)
-        self.context.bodies.full(self)
+        self.context.bodies.write_blocked(self)
 
     def _pause_reading(self, paused: bool) -> None:
         if paused == self.read_paused or self._transport.is_closing():
@@ -127,8 +127,8 @@ class CallerTransport(Caller):
             self._timeouts.resumed(self._loop.time())
 
     def _has_gone(self, now: float) -> bool:
-        """Whether the caller takes nothing for too long; or has left behind what the replica at a
-        tunnel's other end does not take for too long."""
+        """Whether the caller has taken nothing for too long, or has left behind bytes that the
+        replica at the other end of a tunnel does not take for too long."""
         if self.write_paused and self._timeouts.takes_nothing(now, self.unsent_bytes):
             return True
         active = self.turns.active
@@ -139,15 +139,15 @@ class CallerTransport(Caller):
         return stalled and has_hung_up(self._transport.get_extra_info("socket"))
 
     def _slow(self, now: float) -> RequestSlow | None:
-        """Why the caller's time to send what it announced is over."""
+        """Why the caller's time to send what it announced is over; None = it is not."""
         if self.read_paused:
             return None
         active = self.turns.active
         sending = active is not None and active is self.turns.reading and active.receiving
         return self._timeouts.slow(now, sending=sending)
 
-    def _may_go_on(self) -> bool:
-        """Whether an interim answer may be written now, and it matters whether the caller has left.
-        Once an answer is under way, a write that fails tells that."""
+    def _may_send_continue(self) -> bool:
+        """Whether an interim response may be written now, and it matters whether the caller has
+        left. While a response is being written, a failed write shows that."""
         active = self.turns.active
-        return active is not None and active.takes_interim_answers and not self.unsent_bytes
+        return active is not None and active.takes_interim_responses and not self.unsent_bytes

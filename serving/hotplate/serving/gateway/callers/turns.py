@@ -1,15 +1,15 @@
-"""Whose turn it is on a caller's connection. Pure.
+"""Which request is served on a caller's connection. Pure.
 
-A caller may send requests ahead; they are served one at a time, in the order of their coming, so
-that their answers are in that order too (RFC 9112, 9.3.2). The table says how one turn follows
-another; what is not in it cannot happen.
+A caller may send requests ahead; they are served one at a time, in the order in which they came, so
+that their responses are in that order too (RFC 9112, 9.3.2). The table says which state follows
+which; what is not in it cannot happen.
 
-                    begin        await        forsake   answered   end       close
-        FREE        SERVING      AWAITING                          ENDING    CLOSED
-        AWAITING                              FREE                           CLOSED
-        SERVING                                         FREE                 CLOSED
-        ENDING                                                     ENDING    CLOSED
-        CLOSED      (stays, whatever comes)
+                    begin        await        stop_waiting   answered   end       close
+        FREE        SERVING      AWAITING                               ENDING    CLOSED
+        AWAITING                              FREE                                CLOSED
+        SERVING                                              FREE                 CLOSED
+        ENDING                                                          ENDING    CLOSED
+        CLOSED      (final)
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from hotplate.serving.gateway.errors import BadRequest
 
 Request = TypeVar("Request")
 
-# What a connection is in the middle of; not an enum, because every request asks.
+# A connection's states; not an enum, because they are compared with every request.
 FREE: Final = 0
-"""Nothing: the next request may begin as soon as it is here."""
+"""No request: the next one may begin as soon as it is here."""
 AWAITING: Final = 1
-"""The next one's turn has come, but for its body."""
+"""The turn of the next request has come, but its body is waited for."""
 SERVING: Final = 2
-"""A request is served, and its answer is the next to be written."""
+"""A request is being served, and its response is the next to be written."""
 ENDING: Final = 3
-"""The last answer was written, and what still comes is thrown away."""
+"""The last response was written, and what still comes is dropped."""
 CLOSED: Final = 4
 """Nothing more is written or read."""
 
 BEGIN: Final = 0
 AWAIT: Final = 1
-FORSAKE: Final = 2
+STOP_WAITING: Final = 2
 ANSWERED: Final = 3
 END: Final = 4
 CLOSE: Final = 5
@@ -51,35 +51,36 @@ TABLE: Final = (
 """The next state, by state and by what happens."""
 _EVENTS: Final = 6
 _NEXT: Final[bytes] = bytes(state for row in TABLE for state in row)
-"""The same, as it is looked up: an index into tuples is slow once this is compiled."""
+"""The same as bytes, because an index into tuples is slow in compiled code."""
 
 
 class Turns(Generic[Request]):
     """The requests of one connection, in the order of their coming."""
 
-    __slots__ = ("_ahead", "active", "awaited", "let_in", "reading", "state")
+    __slots__ = ("_ahead", "active", "awaited", "early", "reading", "state")
 
     def __init__(self) -> None:
         self.state: int = FREE
         self.active: Request | None = None
-        """The one whose turn it is."""
+        """The request whose turn it is."""
         self.reading: Request | None = None
-        """The one whose body is being read, or was read last and is not answered."""
+        """The request whose body is being read, or was read last and has no response."""
         self.awaited: Request | None = None
-        """The one whose turn it is as soon as more of its body is here."""
-        self.let_in: Request | None = None
-        """The one that may begin although its body still comes."""
+        """The request whose turn it is as soon as more of its body is here."""
+        self.early: Request | None = None
+        """The request that may begin although its body is still coming."""
         self._ahead: deque[Request | BadRequest] = deque()
-        """Those whose turn has not come, and the end of all sense, if that has come."""
+        """Requests whose turn has not come, and the error that ends the connection, if there is
+        one."""
 
     @property
     def ahead(self) -> int:
-        """How many wait for their turn."""
+        """How many requests wait for their turn."""
         return len(self._ahead)
 
     @property
     def is_ending(self) -> bool:
-        """Whether the last answer was written, and what still comes is thrown away."""
+        """Whether the last response was written, and what still comes is dropped."""
         return self.state == ENDING
 
     @property
@@ -94,38 +95,39 @@ class Turns(Generic[Request]):
 
     @property
     def next(self) -> Request | BadRequest | None:
-        """The one whose turn it could be; None = there is none, or another one is served."""
+        """The request that could begin; None = there is none, or another one is being served."""
         return self._ahead[0] if self._ahead and self.state <= AWAITING else None
 
     # What comes
 
     def begin(self, request: Request) -> None:
-        """One came whole, and nothing is before it: it is served at once."""
+        """A request came whole and none is before it: it is served at once."""
         self._go(BEGIN)
         self.reading = self.active = request
 
-    def came(self, request: Request) -> None:
-        """The header of one came; its turn comes later."""
+    def add(self, request: Request) -> None:
+        """The header of a request came; its turn comes later."""
         self.reading = request
         self._ahead.append(request)
 
-    def end_of_sense(self, error: BadRequest, *, whole: bool) -> None:
-        """Nothing that comes from here on is understood, which is said as the last one's turn has
-        come. `whole`: what was read last is here whole; otherwise it is not served."""
+    def reject_rest(self, error: BadRequest, *, whole: bool) -> None:
+        """What comes from here on is not understood; the error is the response when its turn comes.
+        `whole`: the request that was read last is whole; otherwise it is not served."""
         if self.reading is None or whole:
             self._ahead.append(error)
         elif self._ahead and self._ahead[-1] is self.reading:
             self._ahead[-1] = error
 
     def drop_last(self) -> None:
-        """The one that is being read will not be whole: it gets no turn, if it has not had it."""
+        """The request that is being read will not become whole: it gets no turn, unless it has had
+        it."""
         if self._ahead and self._ahead[-1] is self.reading:
             self._ahead.pop()
 
     # How turns follow each other
 
     def take(self) -> Request | BadRequest:
-        """It is the next one's turn."""
+        """Removes and returns the next request; its turn has come."""
         following = self._ahead.popleft()
         if not isinstance(following, BadRequest):
             self._go(BEGIN)
@@ -133,26 +135,26 @@ class Turns(Generic[Request]):
         return following
 
     def wait_for_body(self, request: Request) -> None:
-        """The next one's turn has come, but more of its body is to be here first."""
+        """The turn of the next request has come, but more of its body has to come first."""
         self._go(AWAIT)
         self.awaited = request
 
-    def forsake(self) -> Request | None:
-        """No body is waited for any longer; whose it was."""
+    def stop_waiting(self) -> Request | None:
+        """No body is waited for any longer; returns the request whose body was."""
         awaited, self.awaited = self.awaited, None
         if awaited is not None:
-            self._go(FORSAKE)
+            self._go(STOP_WAITING)
         return awaited
 
     def answered(self, *, whole: bool) -> None:
-        """The active one's answer has been written; `whole`: all of its body has come."""
+        """The response to the active request was written; `whole`: all of its body has come."""
         self._go(ANSWERED)
         if whole and self.active is self.reading:
             self.reading = None
         self.active = None
 
     def end(self) -> None:
-        """There will be no turn more, and what still comes is read for a moment only."""
+        """No further request begins, and what still comes is read for a moment only."""
         self._go(END)
         self._ahead.clear()
 
@@ -161,7 +163,7 @@ class Turns(Generic[Request]):
         self._go(CLOSE)
 
     def clear(self) -> Request | None:
-        """The connection is gone; whose turn it was."""
+        """The connection is gone; returns the request whose turn it was."""
         self._ahead.clear()
         active, self.active = self.active, None
         return active

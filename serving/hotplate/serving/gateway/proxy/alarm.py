@@ -1,4 +1,4 @@
-"""A timer that rings once, at the earliest time it was set to."""
+"""A timer that fires once, at the earliest time that it was set to."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Callable
 
 
 class Alarm:
-    """One timer for many deadlines: setting it later than it is set already costs nothing."""
+    """One timer for many deadlines: to set it later than it is already set costs nothing."""
 
     def __init__(self, ring: Callable[[], None]) -> None:
-        self._ring = ring
+        self._on_timer = ring
         self._loop = asyncio.get_running_loop()
         self._handle: asyncio.TimerHandle | None = None
         self._at = 0.0
 
     def set(self, at: float) -> None:
-        """Has it ring at `at` (the loop's time) at the latest."""
+        """Has it fire at `at` (the loop's time) at the latest."""
         if self._handle is not None:
             if self._at <= at:
                 return
@@ -31,4 +31,4 @@ class Alarm:
 
     def _fire(self) -> None:
         self._handle = None
-        self._ring()
+        self._on_timer()

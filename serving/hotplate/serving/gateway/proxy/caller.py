@@ -1,6 +1,6 @@
-"""Whoever asked, as far as what moves the request minds. The caller's connection implements it.
+"""A caller's connection as an exchange sees it; `callers/downstream.py` implements it.
 
-`replicas/call.py` says why it is no protocol.
+`replicas/call.py` says why it is no `Protocol`.
 """
 
 from __future__ import annotations
@@ -11,49 +11,49 @@ from hotplate.serving.gateway.replicas.call import Call
 
 
 class Caller:
-    """Has one request at a time whose turn it is; what answers is that one's answer."""
+    """A caller's connection. It serves one request at a time, and every response is that one's."""
 
     __slots__ = ("read_paused", "write_paused")
 
     def __init__(self) -> None:
         self.read_paused = False
-        """Nothing more is read of what it sends, for now."""
+        """Reading from the caller is paused."""
         self.write_paused = False
-        """It takes nothing more of its answers, for now."""
+        """The caller takes nothing more of its responses for now."""
 
     @property
-    def parting(self) -> bool:
-        """Whether the answer that is under way is to be the connection's last."""
+    def draining(self) -> bool:
+        """Whether the current response is to be the last one of the connection."""
         raise NotImplementedError
 
     # Its requests
 
     def serves(self, call: Call) -> bool:
-        """Whether it is this one's turn."""
+        """Whether it is this request's turn."""
         raise NotImplementedError
 
     def awaits(self, call: Call) -> bool:
-        """Whether it is this one's turn, but for its body."""
+        """Whether it is this request's turn, except that its body is waited for."""
         raise NotImplementedError
 
-    def let_in(self, call: Call) -> None:
-        """The call goes for a slot, and its body follows."""
+    def begin_early(self, call: Call) -> None:
+        """The request may have a slot, and its body follows."""
         raise NotImplementedError
 
-    def begin_again(self, now: float) -> None:
-        """The one whose turn it is has lost its place, and enters once more."""
+    def submit_again(self, now: float) -> None:
+        """The request whose turn it is has lost its place in the queue, and is submitted again."""
         raise NotImplementedError
 
-    def go_on(self) -> None:
-        """Asks for the body that was announced, once."""
+    def send_continue(self) -> None:
+        """Sends `100 Continue`, once per request."""
         raise NotImplementedError
 
-    def balance(self) -> None:
-        """Reads on, or stops reading, by how much of what was read has found its place."""
+    def adjust_reading(self) -> None:
+        """Reads on, or stops reading, depending on how much of what was read could be passed on."""
         raise NotImplementedError
 
     def silent_s(self, now: float) -> float:
-        """How long nothing has come, of the time in which it was read."""
+        """How long nothing has come, not counting the time in which reading was paused."""
         raise NotImplementedError
 
     # Their answers
@@ -61,35 +61,35 @@ class Caller:
     def write(self, data: bytes) -> None:
         raise NotImplementedError
 
-    def tell_started(self) -> None:
-        """The request may have an effect from now on, which another gateway is to know."""
+    def announce_start(self) -> None:
+        """The request may have an effect from now on, which another gateway has to know."""
         raise NotImplementedError
 
     def answer_local(self, local: Local, retry_after_s: float | None = None) -> None:
-        """Answers the one whose turn it is with what the gateway says itself."""
+        """Answers the request whose turn it is with a response of the gateway's own."""
         raise NotImplementedError
 
     def answer_error(self, error: GatewayError) -> None:
-        """Answers the one whose turn it is with the error."""
+        """Answers the request whose turn it is with the error."""
         raise NotImplementedError
 
     def finished(self, now: float) -> None:
-        """The answer has been written whole: the next request may begin."""
+        """The whole response was written: the next request may begin."""
         raise NotImplementedError
 
     def tunnel_opened(self) -> None:
-        """Another protocol is spoken from here on, in which silence says nothing."""
+        """Another protocol is spoken from now on, in which silence is normal."""
         raise NotImplementedError
 
     def close(self) -> None:
-        """Closes once everything written is out."""
+        """Closes once everything written was sent."""
         raise NotImplementedError
 
-    def cut(self) -> None:
-        """Ends the connection in the middle of an answer, so that it does not look complete."""
+    def abort(self) -> None:
+        """Closes in the middle of a response, so that it does not look complete."""
         raise NotImplementedError
 
-    def end_if_it_takes_little(self, now: float) -> None:
-        """Ends it if it has a slot and takes so little of its answer that others need not wait for
-        it."""
+    def abort_if_slow_reader(self, now: float) -> None:
+        """Closes a connection whose request has a slot, if its caller takes so little of the
+        response that others need not wait for it."""
         raise NotImplementedError

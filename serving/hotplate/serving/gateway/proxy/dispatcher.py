@@ -1,13 +1,13 @@
-"""Who waits, who has a slot, and where those go: a route's queue, its replicas and their clock.
+"""A route's queue, its replicas and its timer: carries out what the queue decides.
 
     submit ──► waits ──► granted ──► release          its response has ended
-                 │          ├──────► repeat           its replica did not serve it: it goes first
-                 │          └──────► withdraw         nothing of it was sent, or nobody waits for it
+                 │          ├──────► retry            its replica did not serve it: it goes first
+                 │          └──────► withdraw         nothing of it was sent, or its caller has gone
                  └──► fail                            the queue refused it, or its time is over
 
-The queue decides and does nothing (`queue/discipline.py`); here its decisions are carried out, and
-it is told of replicas that fail and of time that passes. What waits is known as a `Waiter` only: a
-caller's exchange and a task are alike.
+The queue decides and has no I/O (`queue/discipline.py`). The dispatcher sends and refuses requests,
+and passes failures of replicas and the time on to the queue. It knows what waits as a `Waiter`
+only: a caller's exchange and a task are alike.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ log = logging.getLogger(__name__)
 COUNTS: Final = Change.COUNTS
 BEGAN: Final = Change.BEGAN
 DRAINED: Final = Change.DRAINED
-"""Looked up once: a member of an enum costs more than a place in the queue."""
+"""These are looked up once, because access to a member of an enum is slow."""
 
 
 class SlotWatcher:
-    """Who is told that a slot may be free: the route that has the dispatcher."""
+    """The route to which a dispatcher belongs; it learns that a slot may be free."""
 
     def slot_freed(self) -> None:
         raise NotImplementedError
 
 
 class Dispatcher:
-    """The slots of one route, and those who want them."""
+    """The queue of one route, and the slots of its replicas."""
 
     def __init__(
         self,
@@ -59,10 +59,10 @@ class Dispatcher:
         changed: Callable[[Change], None],
         backup: ConnectionBackup | None,
     ) -> None:
-        """`changed` is called when there is another demand than when it was last read. The
-        `backup` is for the next owner, if there may be one."""
+        """`changed` is called when the demand is no longer what was last read. `backup` is for the
+        next owner, if there may be one."""
         self.route = route
-        """The orders in force."""
+        """The route's current configuration."""
         self.limits = limits
         self.loop = asyncio.get_running_loop()
         self.counters = RouteCounters()
@@ -70,47 +70,47 @@ class Dispatcher:
             route.queue_limit, route.queue_limit_bytes, now=self.loop.time()
         )
         self.closing = False
-        """Nothing new is taken."""
+        """It takes no new requests."""
         self.refused = 0
-        """Requests that the queue refused, or gave up."""
+        """Requests that the queue refused or gave up."""
         self._changed = changed
         self._peak = 0
-        """The most requests that there were at once since the demand was read."""
+        """The most requests at once since the demand was last read."""
         self._notified = False
-        """The demand has changed since it was read, and that was said."""
+        """Whether `changed` was called since the demand was last read."""
         self._watcher = watcher
         self._refusal_log = RefusalLog()
         self._pools = ConnectionPools(limits, self.replica_changed, backup)
-        self._deadlines = Alarm(self._ring)
+        self._deadlines = Alarm(self._on_timer)
 
     # The route
 
     def follow(self, route: Route) -> None:
-        """Takes over new orders, without cutting what is running."""
+        """Follows a new configuration, without ending what is running."""
         turned = route.relayed != self.route.relayed
         counted = self.queue.ready and not self.route.relayed
         if route.tasks_apart and not self.route.tasks_apart:
-            self._part_with_tasks()
+            self._withdraw_tasks()
         waiting = self.queue.waiting.clear() if turned else ()
         self.route = route
         self.closing = False
         self.queue.set_limits(route.queue_limit, route.queue_limit_bytes, dict(route.weights))
         self._follow_replicas()
-        for ticket in waiting:  # its terms are other ones here, and another gateway decides on them
+        for ticket in waiting:  # another gateway decides from now on, and on other terms
             ticket.waiter.ticket = None
-            ticket.waiter.enter_anew(ticket.ends_at if counted else inf)
+            ticket.waiter.resubmit(ticket.ends_at if counted else inf)
         if turned:
             self.changed(BEGAN)
         if route.refuse:
             self._refuse_waiting(lambda: RouteRefused(route.refuse))
 
     def close(self, message: str) -> None:
-        """Takes nothing new and refuses what waits; what runs goes on."""
+        """Takes no new requests and refuses those that wait; those that run go on."""
         self.closing = True
         self._refuse_waiting(lambda: RouteClosed(message, retry_after_s=1))
 
     def stop(self) -> None:
-        """Lets go of every connection that serves nothing, and of the clock."""
+        """Closes every idle connection, and stops the timer."""
         self._pools.keep(())
         self._deadlines.cancel()
 
@@ -121,14 +121,14 @@ class Dispatcher:
     # The demand
 
     def changed(self, change: Change) -> None:
-        """There is another demand than before."""
+        """The demand has changed."""
         if not self._notified or change is not COUNTS:
             self._notified = True
             self._changed(change)
 
     def read_peak(self) -> int:
-        """The most requests in flight and queued at once since it was read last; the demand is
-        being read now, so its next change is news."""
+        """The most requests in flight and queued at once since the last call. The demand is being
+        read now, so its next change will be reported."""
         self._notified = False
         peak, self._peak = self._peak, self.queue.in_flight + self.queue.queued
         return peak
@@ -136,19 +136,20 @@ class Dispatcher:
     # Those who want a slot
 
     def submit(self, ticket: Ticket[Waiter], now: float) -> None:
-        """A caller's request waits for a slot, or has one at once."""
+        """A caller's request gets a slot, or waits for one."""
         queue = self.queue
         first = not queue.in_flight and not queue.queued
         changes = queue.submit(ticket, now)
         self._deadlines.set(ticket.ends_at)
         if ticket.state == WAITING:
-            self._rewatch()
+            self._set_timer()
         if changes is not NOTHING:
-            self._take_up(changes, now)
-        self._has_more(first=first)
+            self._carry_out(changes, now)
+        self._note_demand(first=first)
 
     def submit_task(self, task: Waiter, organization: str, priority: int) -> bool:
-        """A task waits for a slot, for as long as it takes; False = not here, or not now."""
+        """A task waits for a slot, without a time limit; False = this route takes none, or none
+        now."""
         route = self.route
         if self.closing or route.refuse or route.relayed or route.tasks_apart:
             return False
@@ -159,36 +160,37 @@ class Dispatcher:
         first = not queue.in_flight and not queue.queued
         task.ticket = ticket
         granted, ended = queue.submit(ticket, now)
-        self._take_up(Changes(granted, [each for each in ended if each[0] is not ticket]), now)
+        self._carry_out(Changes(granted, [each for each in ended if each[0] is not ticket]), now)
         if ticket.state == ENDED:
             task.ticket = None
             return False
-        self._has_more(first=first)
+        self._note_demand(first=first)
         return True
 
-    def grew(self, waiter: Waiter, size_bytes: int) -> None:
+    def body_grew(self, waiter: Waiter, size_bytes: int) -> None:
         """More of a waiting request's body has come."""
         assert waiter.ticket is not None
-        self._take_up(self.queue.waiting.grow(waiter.ticket, size_bytes), self.loop.time())
+        self._carry_out(self.queue.waiting.grow(waiter.ticket, size_bytes), self.loop.time())
 
     def response_began(self, waiter: Waiter) -> None:
-        """It may last: its response has begun, or it has become a tunnel."""
+        """The waiter's response has begun, or it has become a tunnel; no time limit applies from
+        now on."""
         if waiter.ticket is not None:
             self.queue.response_began(waiter.ticket, self.loop.time())
 
     def release(self, waiter: Waiter, now: float) -> None:
-        """The replica is done with it: its slot is free."""
+        """The replica is done with the waiter's request: its slot is free."""
         ticket, waiter.ticket = waiter.ticket, None
         if ticket is None:
             return
-        ticket.is_sample = ticket.expired or waiter.says_of_replica
+        ticket.is_sample = ticket.expired or waiter.is_sample
         changes = self.queue.release(ticket, now)
         if changes is not NOTHING:
-            self._take_up(changes, now)
+            self._carry_out(changes, now)
         self._slot_freed(ticket)
 
     def withdraw(self, waiter: Waiter) -> None:
-        """It is over before anything of it was sent, or its slot is not waited for."""
+        """The waiter's request ends before anything of it was sent, or its slot is given up."""
         ticket, waiter.ticket = waiter.ticket, None
         if ticket is None:
             return
@@ -197,11 +199,11 @@ class Dispatcher:
             self.changed(COUNTS)
         else:
             now = self.loop.time()
-            self._take_up(self.queue.withdraw(ticket, now), now)
+            self._carry_out(self.queue.withdraw(ticket, now), now)
             self._slot_freed(ticket)
 
-    def repeat(self, waiter: Waiter) -> None:
-        """Another replica, or this one once more, may have it: it goes first in line."""
+    def retry(self, waiter: Waiter) -> None:
+        """The request may be sent again, to any replica: it becomes first in line."""
         ticket = waiter.ticket
         assert ticket is not None and ticket.replica is not None
         if self.closing:
@@ -211,31 +213,31 @@ class Dispatcher:
         now = self.loop.time()
         if waiter.relayed != self.route.relayed:
             self.withdraw(waiter)
-            waiter.enter_anew(inf if waiter.relayed else ticket.ends_at)
+            waiter.resubmit(inf if waiter.relayed else ticket.ends_at)
             return
         ticket.size_bytes = waiter.size_bytes
-        self._take_up(self.queue.requeue(ticket, now), now)
-        self._rewatch()
+        self._carry_out(self.queue.requeue(ticket, now), now)
+        self._set_timer()
         self.changed(COUNTS)
 
     # Replicas
 
     def replica_changed(self, pool: ConnectionPool) -> None:
-        """A replica is out, for another reason than before, or in again."""
+        """A replica was ejected, its ejection has another reason, or it was restored."""
         reason, was = pool.ejection.reason, self.queue.ejection_reason(pool.id)
         if reason:
-            log.warning("%s: replica %s is out: %s", self.route.name, pool.id, reason)
+            log.warning("%s: replica %s is ejected: %s", self.route.name, pool.id, reason)
             self.queue.eject(pool.id, reason)
         elif was:
-            log.warning("%s: replica %s is in again", self.route.name, pool.id)
+            log.warning("%s: replica %s is no longer ejected", self.route.name, pool.id)
             now = self.loop.time()
-            self._take_up(self.queue.restore(pool.id, now), now)
+            self._carry_out(self.queue.restore(pool.id, now), now)
             self.changed(COUNTS)
 
     # Inside
 
-    def _has_more(self, *, first: bool) -> None:
-        """One more waits or runs; `first`: there was none before."""
+    def _note_demand(self, *, first: bool) -> None:
+        """One more request waits or runs; `first`: there was none before."""
         total = self.queue.in_flight + self.queue.queued
         if total > self._peak:
             self._peak = total
@@ -244,12 +246,12 @@ class Dispatcher:
     def _follow_replicas(self) -> None:
         self._pools.follow(self.route)
         now = self.loop.time()
-        self._take_up(self.queue.set_replicas(self.route.replicas, now), now)
+        self._carry_out(self.queue.set_replicas(self.route.replicas, now), now)
         self._pools.keep({replica.id for replica in self.queue.replicas})
-        self._rewatch()
+        self._set_timer()
 
-    def _take_up(self, changes: Changes[Waiter], now: float) -> None:
-        """Sends and refuses what the queue says."""
+    def _carry_out(self, changes: Changes[Waiter], now: float) -> None:
+        """Carries out what the queue has decided."""
         for ticket in changes.granted:
             self._send(ticket, now)
         for ticket, end in changes.ended:
@@ -278,12 +280,12 @@ class Dispatcher:
         self.changed(DRAINED if drained else COUNTS)
         self._watcher.slot_freed()
 
-    def _part_with_tasks(self) -> None:
-        """From now on they have slots of their own: none of them waits here any longer."""
+    def _withdraw_tasks(self) -> None:
+        """Tasks have slots of their own from now on: none of them waits here any longer."""
         for ticket in list(self.queue.waiting):
             if ticket.waiter.is_task:
                 self.withdraw(ticket.waiter)
-                ticket.waiter.enter_anew(inf)
+                ticket.waiter.resubmit(inf)
 
     def _refuse_waiting(self, make_error: Callable[[], GatewayError]) -> None:
         for ticket in self.queue.waiting.clear():
@@ -291,15 +293,15 @@ class Dispatcher:
             ticket.waiter.ticket = None
             ticket.waiter.fail(make_error())
 
-    def _rewatch(self) -> None:
+    def _set_timer(self) -> None:
         due = min(self.queue.next_event_at() or inf, self.queue.stalls_at(self.loop.time()))
         if due < inf:
             self._deadlines.set(due)
 
-    def _ring(self) -> None:
+    def _on_timer(self) -> None:
         now = self.loop.time()
         changes = self.queue.advance(now)
-        self._take_up(changes, now)
+        self._carry_out(changes, now)
         if changes.ended or changes.granted:
             self.changed(COUNTS)
-        self._rewatch()
+        self._set_timer()

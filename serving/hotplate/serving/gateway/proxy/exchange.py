@@ -1,12 +1,12 @@
-"""One request and its answer, between a caller's connection and a replica's.
+"""One request and its response, between a caller's connection and a replica's.
 
     caller ──take_body, end_body──► exchange ──► upstream     (a replica's connection, once granted)
     caller ◄──write, finished────── exchange ◄── on_*         (upstream's parser)
 
-The two sides end on their own. `caller` is None once the caller has its answer, or has left, or its
-time was over; the upstream goes on until the replica's answer has ended, and only then is the slot
-given back. That is the whole of *slot truth*: nothing that happens to a caller frees a slot. (A
-WebSocket's handler may never end, so it is not waited for longer than 10 s: `abandoned.py`.)
+The two sides end independently. `caller` is None once the caller has its response, has left, or ran
+out of time; the upstream goes on until the replica's response has ended, and only then does the
+slot come back. That is *slot truth*: nothing that happens to a caller frees a slot. (A WebSocket's
+handler may never end, so its slot is waited for no longer than 10 s: `abandoned.py`.)
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ REFUSED: Final = 429
 
 
 class Exchange(Forwarding):
-    """Moves one request to a replica and its answer back."""
+    """Moves one request to a replica and its response back."""
 
     __slots__ = (
         "_out",
         "begun_at",
         "chunked_out",
+        "cut_short",
         "keep_alive",
-        "left",
-        "left_bytes",
+        "remaining_bytes",
         "sent_bytes",
         "status",
         "task",
@@ -54,46 +54,47 @@ class Exchange(Forwarding):
     def __init__(self, caller: Caller, context: RouteContext, request: RequestHead) -> None:
         super().__init__(caller, context, request)
         self.task: TaskCall | None = None
-        """What it asks of a task that the platform keeps; `TaskExchange` alone has it."""
+        """What it asks of a task that the platform keeps; only `TaskExchange` sets it."""
         self.keep_alive = request.keep_alive and not request.upgrade
-        """Whether the caller's connection stays after the answer."""
+        """Whether the caller's connection stays open after the response."""
         self.begun_at = 0.0
-        """When its turn on the caller's connection had come."""
+        """When its turn on the caller's connection came."""
         self.status = 0
-        """What was answered; 0 = nothing yet."""
+        """The response's status; 0 = there is no response yet."""
         self.sent_bytes = 0
-        """Of the answer's body, passed on so far."""
+        """Bytes of the response's body that were passed on."""
         self.chunked_out = False
-        self.left = False
-        """Its caller has left in the middle of the answer."""
-        self.left_bytes: int | None = None
-        """Of the answer, still to come for the caller; None = as long as it lasts."""
+        self.cut_short = False
+        """Whether the caller left during the response."""
+        self.remaining_bytes: int | None = None
+        """Bytes of the response that are still to come; None = unknown."""
         self._out: list[bytes] = []
 
     def serve_elsewhere(self, terms: Terms, *, ready: bool) -> bool:
-        """Has it answered by somebody else than a replica, if it is to be; its turn has come, on
-        these terms. `ready` says whether a replica could answer."""
+        """Has the request answered without a replica, if that is possible; its turn has come, on
+        these terms. `ready` says whether a replica could answer. Returns whether it did."""
         return False
 
     # The caller's side
 
     def caller_left(self) -> None:
         self.caller = None
-        self.left = self.answered
+        self.cut_short = self.answered
         if not self.answered:
             self.context.counters.caller_left()
         self.note_end(self.context.loop.time())
         self._give_up()
 
     def fail(self, error: GatewayError) -> None:
-        """Ends it for the caller: with the error, or by a cut if an answer has begun."""
+        """Ends the request for the caller: with the error, or by closing if a response has
+        begun."""
         caller, self.caller = self.caller, None
         if caller is not None:
             self._give_up()
-            self._end_with(caller, error)
+            self._answer_with(caller, error)
 
     def note_end(self, now: float) -> None:
-        """The caller has its answer, or nothing more of it: it left, or was cut off."""
+        """The caller has its response, or gets nothing more of it."""
         total_s = now - self.begun_at
         if self.answered:
             self.context.counters.totals.add(total_s)
@@ -103,23 +104,23 @@ class Exchange(Forwarding):
     # The replica's side
 
     @property
-    def says_of_replica(self) -> bool:
-        """Not where it failed, was refused, or lasted as long as its caller liked."""
+    def is_sample(self) -> bool:
+        """False if it failed, was refused, or lasted as long as its caller wanted."""
         status = self.status
-        return not self.left and status != SWITCHED and (status < 500 and status != REFUSED)
+        return not self.cut_short and status != SWITCHED and (status < 500 and status != REFUSED)
 
     def on_head(self, head: ResponseHead) -> None:
         caller = self.caller
         if caller is None:
             return
-        keep_alive = self.keep_alive and self.request_done and not caller.parting
+        keep_alive = self.keep_alive and self.request_done and not caller.draining
         data, self.chunked_out, self.keep_alive = head.to_caller(
             self.request, self.request_id, keep_alive=keep_alive
         )
         self.phase = ANSWERED
         if not self.request.upgrade:
             self._drop_body()
-        self.left_bytes = head.answer_bytes
+        self.remaining_bytes = head.answer_bytes
         # As in BentoML, the time limit is one to the first byte: a stream may last.
         self.dispatcher.response_began(self)
         self._out.append(data)
@@ -132,15 +133,15 @@ class Exchange(Forwarding):
         if self.caller is None:
             return
         self.sent_bytes += len(data)
-        if self.left_bytes is not None:
-            self.left_bytes -= len(data)
+        if self.remaining_bytes is not None:
+            self.remaining_bytes -= len(data)
         if self.chunked_out:
             self._out.append(b"%x\r\n%b\r\n" % (len(data), data))
         else:
             self._out.append(data)
 
     def flush(self) -> None:
-        """Passes on what has come of the answer, and slows the replica if the caller is slow."""
+        """Passes on what has come of the response, and pauses the replica if the caller is slow."""
         if not self._out:
             return
         caller = self.caller
@@ -149,11 +150,11 @@ class Exchange(Forwarding):
             if caller.write_paused and self.upstream is not None:
                 self.upstream.pause_reading()
         self._out.clear()
-        if self.left_bytes == 0:
-            self._part()
+        if self.remaining_bytes == 0:
+            self._detach_caller()
 
     def on_end(self, trailers: Sequence[Field] = ()) -> None:
-        """The replica's answer has ended, and with it the slot's use."""
+        """The replica's response has ended, and with it the use of the slot."""
         self.upstream = None
         caller, self.caller = self.caller, None
         if caller is not None:
@@ -161,16 +162,17 @@ class Exchange(Forwarding):
                 self._out.append(last_chunk(trailers))
             if self._out:
                 caller.write(b"".join(self._out))
-            self._answered(caller)
+            self._response_sent(caller)
         self._ended()
 
     def on_response(self, head: ResponseHead, body: bytes, now: float) -> None:
-        """What most answers come to, by the shortest way."""
+        """The same as `on_head`, `on_body` and `on_end`, by the shortest way: most responses come
+        whole."""
         self.upstream = None
         self.forget_body()
         caller, self.caller = self.caller, None
         if caller is not None:
-            keep_alive = self.keep_alive and self.request_done and not caller.parting
+            keep_alive = self.keep_alive and self.request_done and not caller.draining
             data, _, self.keep_alive = head.to_caller(
                 self.request, self.request_id, keep_alive=keep_alive
             )
@@ -192,7 +194,7 @@ class Exchange(Forwarding):
         assert upstream is not None, "only a connected exchange is answered"
         if caller is None:
             upstream.half_close()
-            self._hang_up(upstream)
+            self._note_hangup(upstream)
             return
         if first:
             self._out.append(first)
@@ -231,70 +233,71 @@ class Exchange(Forwarding):
             kept=self._kept,
         )
         if why_not:
-            self._end_badly(
-                f"the replica at {address} ended the connection before its answer was complete; "
+            self._fail_upstream(
+                f"the replica at {address} ended the connection before its response was complete; "
                 f"{why_not}."
             )
         else:
             self.buffered = self.received
-            self.dispatcher.repeat(self)
+            self.dispatcher.retry(self)
 
-    def on_nonsense(self, what: str) -> None:
+    def on_invalid_response(self, what: str) -> None:
         address = self._disconnect()
-        self._end_badly(f"the replica at {address} answered what is not HTTP/1.1 ({what}).")
+        self._fail_upstream(f"the replica at {address} answered what is not HTTP/1.1 ({what}).")
 
     # Inside
 
-    def _end_badly(self, what: str) -> None:
+    def _fail_upstream(self, what: str) -> None:
         caller, self.caller = self.caller, None
         if caller is not None:
             self.forget_body()
-            self._end_with(caller, ReplicaFailed(f"{self.dispatcher.route.name}: {what}"))
+            self._answer_with(caller, ReplicaFailed(f"{self.dispatcher.route.name}: {what}"))
         self._ended()
 
-    def _part(self) -> None:
-        """The caller has the answer; its handler goes on, and with it the slot's use."""
+    def _detach_caller(self) -> None:
+        """The caller has the whole response; its handler goes on and keeps the slot."""
         caller, self.caller = self.caller, None
         if caller is not None:
-            self._let_go()
-            self._answered(caller)
+            self._detach()
+            self._response_sent(caller)
 
     def _ended(self) -> None:
-        """The replica is done with it."""
+        """The replica is done with the request."""
         self.forget_body()  # its ticket may be kept for a while (`deadlines.py`)
         if self.request.upgrade:
             self.context.hangups.ended(self)
         self.dispatcher.release(self, self.context.loop.time())
 
-    def _answered(self, caller: Caller) -> None:
-        """The caller has the whole answer."""
+    def _response_sent(self, caller: Caller) -> None:
+        """The caller has the whole response."""
         now = self.context.loop.time()
         self.note_end(now)
         caller.finished(now)
 
-    def _end_with(self, caller: Caller, error: GatewayError) -> None:
+    def _answer_with(self, caller: Caller, error: GatewayError) -> None:
         self.context.counters.refused(error.code)
         if self.answered:
             self.note_end(self.context.loop.time())
-            caller.cut()
+            caller.abort()
         else:
             self.keep_alive = self.keep_alive and self.request_done
             caller.answer_error(error)
 
     def _give_up(self) -> None:
-        """Nobody waits for the answer any more. What was sent keeps its slot until the replica has
-        ended; our worker's handlers are told, and its connection ends with them."""
+        """No caller waits for the response any longer. A request that was sent keeps its slot until
+        the replica has ended; our worker's handler is notified, and its connection ends with it."""
         upstream = self.upstream
         if upstream is not None and upstream.worker:
             self.forget_body()
             self._out.clear()
             upstream.half_close()
-            self._hang_up(upstream)
+            self._note_hangup(upstream)
         else:
-            self._let_go()
+            self._detach()
 
-    def _let_go(self) -> None:
-        """The caller's side is over. What was sent keeps its slot until the replica has ended."""
+    def _detach(self) -> None:
+        """The caller's side has ended. A request that was sent keeps its slot until the replica has
+        ended."""
         cut = not self.sent_whole
         self.forget_body()
         self._out.clear()
@@ -302,24 +305,27 @@ class Exchange(Forwarding):
         if upstream is None:
             self.dispatcher.withdraw(self)
         elif upstream.relays:
-            upstream.leave()
+            upstream.abandon()
         else:
             if upstream.tunnel or cut:
                 upstream.half_close()
             else:
                 upstream.resume_reading()
-            self._hang_up(upstream)
+            self._note_hangup(upstream)
 
-    def _hang_up(self, upstream: ResponseSource) -> None:
-        """Its caller has gone and the replica was told: a WebSocket's slot is not waited for for
-        ever. Any server has made it one with its 101; our worker also without, unless it said that
-        a plain handler began."""
-        asked_for = upstream.worker and self.request.upgrade == WEBSOCKET and not self.plain
+    def _note_hangup(self, upstream: ResponseSource) -> None:
+        """The caller has gone and the replica was notified: the slot of a WebSocket is not waited
+        for without end. Any server has made it a WebSocket with its 101; at our worker it is one
+        before that, too, unless the worker said that a plain handler began."""
+        asked_for = (
+            upstream.worker and self.request.upgrade == WEBSOCKET and not self.handler_announced
+        )
         if upstream.tunnel or asked_for:
             self.context.hangups.caller_gone(self)
 
     def _log(self, total_s: float) -> None:
-        """Writes the line of the access log; another gateway's callers are in that one's log."""
+        """Writes the line of the access log. Another gateway's callers are in that gateway's
+        log."""
         log, request, ticket = self.context.access_log, self.request, self.ticket
         if log is None or not request.peer:
             return

@@ -22,15 +22,15 @@ from hotplate.serving.gateway.replicas.response_source import ResponseSource
 
 
 class Forwarding(Upload):
-    """One request on its way to a replica; an `Exchange` brings its answer back, too."""
+    """One request on its way to a replica; `Exchange` adds the way back of the response."""
 
     __slots__ = (
         "context",
         "dispatcher",
         "due_at",
+        "handler_announced",
         "parts",
         "phase",
-        "plain",
         "prefix",
         "refused",
         "request_id",
@@ -44,24 +44,25 @@ class Forwarding(Upload):
         self.dispatcher = context.dispatcher
         self.request_id = request.given_id or context.new_id()
         self.prefix = b""
-        """What goes before its target on the way to a replica."""
+        """A prefix of its target on the way to a replica."""
         self.upstream: ResponseSource | None = None
         route = self.dispatcher.route
         self.refused: GatewayError | None = why_refused(route, request) if route.internal else None
-        """Why it is, whatever follows: its body is not waited for."""
+        """Why it is refused in any case, so that its body is not waited for; None = it is not."""
         self.due_at = request.due_at
-        """When its answer is due, where that was counted before; infinite = here it is counted."""
+        """When its response is due, if another gateway has determined that; infinite = this one
+        does."""
         self.phase: int = UNSENT
-        self.plain = False
-        """Our worker has said that its handler begins, which it does not say of a WebSocket's."""
+        self.handler_announced = False
+        """Our worker has said that the handler begins, which it does not say of a WebSocket's."""
         self.sends = 0
         self.parts: PartWatch | None = None
-        """What looks at the parts of the body; None = it has none, or may have any."""
+        """What checks the parts of the body; None = there are none, or they may be anything."""
 
     # The caller's side
 
     def take_body(self, data: bytes) -> None:
-        """More of the request's body. Once the caller's side has ended it is thrown away."""
+        """More of the request's body. It is dropped once the caller's side has ended."""
         caller = self.caller
         if caller is None or self.refused is not None:
             return
@@ -80,9 +81,9 @@ class Forwarding(Upload):
                 self._body.append(data)
                 self._keep_within_bounds()
         else:
-            self.hold(data)
+            self.buffer(data)
             if self.ticket is not None and self.ticket.replica is None:
-                self.dispatcher.grew(self, len(data))
+                self.dispatcher.body_grew(self, len(data))
 
     def refuse(self, error: GatewayError) -> None:
         caller, self.refused = self.caller, error
@@ -93,7 +94,7 @@ class Forwarding(Upload):
             return
         self.forget_body()
         if caller.awaits(self):
-            caller.let_in(self)
+            caller.begin_early(self)
 
     def end_body(self, trailers: Sequence[Field]) -> None:
         self.request_done = True
@@ -104,20 +105,20 @@ class Forwarding(Upload):
             if self.spool is None:
                 self.upstream.write(last_chunk(trailers))
             else:
-                self.send_on()
+                self.send_more()
 
     def take_tunnel(self, data: bytes) -> None:
-        """Bytes of a caller that asked for another protocol; they wait for the replica's 101."""
+        """Bytes from a caller that asked for another protocol; they wait for the replica's 101."""
         if self.caller is None:
             return
         if self.upstream is not None and self.upstream.tunnel:
             self.upstream.write(data)
         else:
-            self.hold(data)
+            self.buffer(data)
 
     @property
-    def arrived(self) -> bool:
-        """Whether it may go for a slot as it is, or is refused."""
+    def may_begin(self) -> bool:
+        """Whether it needs no more of its body to go for a slot, or is refused."""
         return self.request_done or self.refused is not None
 
     @property
@@ -126,29 +127,31 @@ class Forwarding(Upload):
 
     @property
     def answered(self) -> bool:
-        """Whether the head of an answer has gone to the caller."""
+        """Whether the head of a response has gone to the caller."""
         return self.phase == ANSWERED
 
     @property
-    def can_be_left(self) -> bool:
-        """Whether anything becomes free when its caller leaves: a place in the queue does, and a
-        handler of ours is cancelled; any other server's goes on to its end and keeps its slot."""
+    def is_cancellable(self) -> bool:
+        """Whether it frees anything when its caller leaves: a place in the queue, or the slot of
+        our worker, whose handler is cancelled. Any other server's handler goes on and keeps its
+        slot."""
         upstream, ticket = self.upstream, self.ticket
         if upstream is not None:
-            return upstream.tells
+            return upstream.announces_start
         return ticket is None or ticket.replica is None
 
     @property
-    def takes_interim_answers(self) -> bool:
-        """Whether one may be written to its caller, and it matters whether the caller has left."""
-        return not self.answered and self.can_be_left and not self.request.http10
+    def takes_interim_responses(self) -> bool:
+        """Whether an interim response may be written, and it matters whether the caller has
+        left."""
+        return not self.answered and self.is_cancellable and not self.request.http10
 
     # The queue's side
 
-    def enter_anew(self, due_at: float) -> None:
+    def resubmit(self, due_at: float) -> None:
         self.due_at = min(self.due_at, due_at)
         if self.caller is not None:
-            self.caller.begin_again(self.dispatcher.loop.time())
+            self.caller.submit_again(self.dispatcher.loop.time())
 
     def granted(self, replica: Destination, now: float) -> None:
         replica.dispatch(self, now)
@@ -159,16 +162,16 @@ class Forwarding(Upload):
     def is_wanted(self) -> bool:
         return self.caller is not None and self.ticket is not None
 
-    def go(self, source: ResponseSource) -> None:
+    def send_to(self, source: ResponseSource) -> None:
         caller, upstream = self.caller, source
         assert caller is not None, "an exchange without a caller is withdrawn, not sent"
         self.upstream = upstream
         self.sends += 1
-        if upstream.tells:
+        if upstream.announces_start:
             self.phase = SENT
         else:
             self.phase = STARTED
-            caller.tell_started()
+            caller.announce_start()
         request, body = self.request, self._body
         message = request.to_replica(
             upstream.host,
@@ -195,14 +198,14 @@ class Forwarding(Upload):
         self.buffered = 0
         self._keep_within_bounds()
         upstream.write(message)
-        self.send_on()
+        self.send_more()
         if request.expects_continue and not (self.received or self.request_done):
-            caller.go_on()
+            caller.send_continue()
         if caller.read_paused or not self.request_done:
-            caller.balance()
+            caller.adjust_reading()
 
-    def send_on(self) -> None:
-        """Sends more of a long body, as far as the replica takes it."""
+    def send_more(self) -> None:
+        """Sends more of a long body, as much as the replica takes."""
         upstream, spool = self.upstream, self.spool
         while upstream is not None and spool is not None and not upstream.write_paused:
             data = spool.take()
@@ -217,26 +220,27 @@ class Forwarding(Upload):
     def started(self) -> None:
         if self.phase == SENT:
             self.phase = STARTED
-            self.plain = True
+            self.handler_announced = True
             if self.caller is not None:
-                self.caller.tell_started()
+                self.caller.announce_start()
             if not self._may_run_twice:
                 self._drop_body()
 
     def unreachable(self) -> None:
         if self.ticket is not None:
-            self.dispatcher.repeat(self)
+            self.dispatcher.retry(self)
 
     # Inside
 
     def _disconnect(self) -> str:
-        """Parts from its upstream, which has ended; the replica's address."""
+        """Gives up the upstream, which has ended; returns the replica's address."""
         upstream, self.upstream = self.upstream, None
         return "?" if upstream is None else upstream.address
 
     @property
     def _may_run_twice(self) -> bool:
-        """A request to change the protocol is a GET, and what it leads to is not."""
+        """Whether it may be sent again after its handler has begun. A request to change the
+        protocol is a GET, but what follows it is not idempotent."""
         if self.request.upgrade:
             return False
         return self.request.method in IDEMPOTENT or self.dispatcher.route.may_run_twice

@@ -1,4 +1,4 @@
-"""When a route looks at the WebSockets whose callers have gone, and what becomes of their slots."""
+"""When a route checks the WebSockets whose callers have gone, and what becomes of their slots."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from hotplate.serving.gateway.replicas.call import Waiter
 
 
 class Hangups:
-    """Takes the slots of one route's abandoned WebSockets back in time; `Abandoned` decides."""
+    """Takes back the slots of one route's abandoned WebSockets; `Abandoned` decides when."""
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         self._dispatcher = dispatcher
         self._abandoned: Abandoned[Waiter] = Abandoned()
-        self._alarm = Alarm(self._ring)
+        self._alarm = Alarm(self._on_timer)
 
     @property
     def by_replica(self) -> Mapping[str, int]:
-        """Handlers that go on though their slots have been given again; absent = none."""
+        """Handlers that go on although their slots were given up, by replica; absent = none."""
         return self._abandoned.by_replica
 
     def caller_gone(self, call: Waiter) -> None:
-        """Its caller has gone, and the replica was told."""
+        """The call's caller has gone, and the replica was notified."""
         dispatcher, ticket = self._dispatcher, call.ticket
         if ticket is None or ticket.replica is None:
             return
@@ -34,7 +34,7 @@ class Hangups:
         self._watch()
 
     def ended(self, call: Waiter) -> None:
-        """The replica is done with it."""
+        """The replica is done with the call."""
         if self._abandoned.ended(call):
             self._dispatcher.changed(Change.COUNTS)
 
@@ -48,7 +48,7 @@ class Hangups:
         if at is not None:
             self._alarm.set(at)
 
-    def _ring(self) -> None:
+    def _on_timer(self) -> None:
         for call in self._abandoned.due(self._dispatcher.loop.time()):
             self._dispatcher.withdraw(call)
         self._watch()

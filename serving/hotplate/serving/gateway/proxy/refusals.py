@@ -64,7 +64,7 @@ def refusal(
             f"{ticket.timeout_s:g} s{unready}."
         )
         return NoCapacity(sentence, retry_after_s=retry_after_s)
-    sentence = f"{_full(name, queue, ticket, end)}{unready}; come back later."
+    sentence = f"{_slow_readers(name, queue, ticket, end)}{unready}; come back later."
     return ShareFull(sentence, retry_after_s=retry_after_s)
 
 
@@ -73,7 +73,7 @@ def no_replica(route: Route) -> str:
     return "; no replica is ready" + (f" ({route.waits_for})" if route.waits_for else "")
 
 
-def _full(name: str, queue: SlotQueue[WaiterT], ticket: Ticket[WaiterT], end: End) -> str:
+def _slow_readers(name: str, queue: SlotQueue[WaiterT], ticket: Ticket[WaiterT], end: End) -> str:
     overflow = queue.overflow
     if queue.fair_queue.count >= overflow.limit or end is End.PUSHED_OUT:
         what = f"{queue.queued} requests wait (queue_limit={overflow.limit})"

@@ -1,4 +1,4 @@
-"""What all the requests of a route share on their way."""
+"""What all requests of a route share on their way."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hotplate.serving.gateway.telemetry.access_log import AccessLog
 
 
 class RouteContext:
-    """One route's queue and replicas, its two looks at slow and gone callers, and its log."""
+    """One route's queue and replicas, its checks of slow and gone callers, and its log."""
 
     def __init__(self, dispatcher: Dispatcher, access_log: AccessLog | None) -> None:
         self.dispatcher = dispatcher
@@ -24,11 +24,11 @@ class RouteContext:
         self._ids = 0
 
     def new_id(self) -> bytes:
-        """For a request that brought none."""
+        """An id for a request that came without one."""
         self._ids += 1
         return b"%b-%x" % (self._id_prefix, self._ids)
 
     def stop(self) -> None:
-        """Nobody is looked after any longer."""
+        """Stops all checks of callers."""
         self.bodies.stop()
         self.hangups.stop()

@@ -1,21 +1,22 @@
-"""Requests whose bodies still come: when they may go for a slot, and when they must leave it.
+"""Requests whose bodies are still coming: when they may have a slot, and when they must give it up.
 
-Slots are for requests that are here whole, so that what a caller does not send costs that caller
-only. One whose body still comes waits beside the queue and is read on, in memory and then in a
-file (`spool.py`). So that uploads and their handlers overlap where there is room, it may go for a
-slot earlier, on credit, while nobody waits for one and its address has lost none of late:
+Slots are for whole requests, so that a body that does not come costs its own caller only. A request
+whose body is still coming waits beside the queue, and its body is read into memory and then into a
+file (`spool.py`). So that uploads and their handlers can overlap, such a request may be lent a slot
+while no other waits for one and its address has credit:
 
-* where another slot stays free, and half of the route's slots at most are lent: as soon as
-  `read_ahead_bytes` of it are here, or `grace_s` after its turn came, by when nearly every honest
-  small body is whole;
-* where it comes in chunks and nothing has come for `stall_s`, any free slot: its caller may want to
-  read some of the answer before it goes on.
+* if another slot stays free, and at most half of the route's slots are lent: as soon as
+  `read_ahead_bytes` of the body are here, or `grace_s` after the request's turn came, when nearly
+  every honest small body is whole;
+* if the body comes in chunks and nothing has come for `stall_s`: any free slot, because the caller
+  may want to read some of the response before it sends more.
 
-While others wait for a slot, one that was lent is taken back when no byte has come for `stall_s`,
-or fewer than `slow_bytes_per_s`, and its address has no credit for `wary_s`. What has not even room
-in files pushes out others: whoever stands still, then the address that fills most.
+While others wait for a slot, a lent slot is taken back when no byte has come for `stall_s`, or
+fewer than `slow_bytes_per_s`; then the address has no credit for `wary_s`. If there is no space in
+files either, a body is dropped for another: first one that stands still, then one of the address
+that fills most.
 
-Pure: time is told.
+Pure: time is an argument.
 """
 
 from __future__ import annotations
@@ -26,40 +27,40 @@ from typing import Generic, Protocol, TypeVar
 
 from hotplate.serving.gateway.limits import Limits
 
-BARRED_MOST = 4096
-"""Addresses without credit that are remembered; the oldest is forgotten for one more."""
+WITHOUT_CREDIT_MOST = 4096
+"""Limit of addresses without credit that are kept; the oldest is dropped for a new one."""
 
 
 class SlowBody(Protocol):
-    """A request whose body still comes."""
+    """A request whose body is still coming."""
 
     @property
     def awaited(self) -> bool:
-        """Whether its turn has come, and only its body is waited for."""
+        """Whether its turn has come and it waits for its body only."""
 
     @property
-    def holds_place(self) -> bool:
-        """Whether it waits for a slot, or has one, and its body still comes."""
+    def is_uploading(self) -> bool:
+        """Whether it has a slot, or waits for one, and its body is still coming."""
 
     @property
     def address(self) -> bytes:
-        """Its caller's."""
+        """Its caller's address."""
 
     @property
     def in_chunks(self) -> bool:
-        """Whether its body says only at its end how long it is."""
+        """Whether its body has no known length."""
 
     @property
     def spooled_bytes(self) -> int:
-        """What of it is in a file."""
+        """Bytes of its body in a file."""
 
     received: int
-    """Bytes of the body."""
+    """Bytes of its body that have come."""
 
     def silent_s(self, now: float) -> float:
-        """How long nothing has come of it, though it was read."""
+        """How long no byte of it has come, though it was read."""
 
-    def held_s(self, now: float) -> float:
+    def slot_age_s(self, now: float) -> float:
         """How long it has had its slot; 0 while it has none."""
 
 
@@ -67,28 +68,30 @@ Request = TypeVar("Request", bound=SlowBody)
 
 
 class SlowBodies(Generic[Request]):
-    """Of one route. `slots` are the route's, `free` those that nobody has or waits for."""
+    """The unfinished bodies of one route. `slots` are the route's, `free` those that no request has
+    or waits for."""
 
     def __init__(self, limits: Callable[[], Limits]) -> None:
         self._limits = limits
         self._waiting: dict[Request, None] = {}
-        """All that wait for their bodies."""
+        """All requests that wait for their bodies."""
         self._graced: deque[tuple[float, Request]] = deque()
-        """With when their time is over: for all of them it is equally long."""
-        self._hoping: OrderedDict[Request, None] = OrderedDict()
-        """Those whose time is over, for a slot that another one stays free beside."""
+        """These with the end of their grace time, which is equally long for all."""
+        self._eligible: OrderedDict[Request, None] = OrderedDict()
+        """Those whose grace time is over; they may have a slot if another one stays free."""
         self._listening: deque[tuple[float, Request]] = deque()
-        """Those in chunks, with when to look whether they stand still."""
+        """Those in chunks, with the time of their next check."""
         self._silent: OrderedDict[Request, None] = OrderedDict()
-        """Those in chunks that stood still when they were looked at, for any free slot."""
-        self._inside: dict[Request, None] = {}
-        self._barred: OrderedDict[bytes, float] = OrderedDict()
-        """Addresses that have no credit, with until when."""
+        """Those in chunks that stood still at their last check; they may have any free slot."""
+        self._lent: dict[Request, None] = {}
+        self._without_credit: OrderedDict[bytes, float] = OrderedDict()
+        """Addresses without credit, and until when."""
         self._lent_in_silence = False
-        """One that went in while it stood still may still stand."""
+        """Whether one that had stood still was lent a slot, and may still stand."""
 
     def expect(self, request: Request, now: float) -> float:
-        """The body of a request whose turn has come is not here: when to ask `entering`."""
+        """The body of a request whose turn has come is not here; returns when to call
+        `take_eligible`."""
         limits = self._limits()
         self._waiting[request] = None
         self._graced.append((now + limits.grace_s, request))
@@ -97,52 +100,53 @@ class SlowBodies(Generic[Request]):
         return now + limits.grace_s
 
     def forget(self, request: Request) -> None:
-        """It is complete, or will not be."""
+        """The body is complete, or will not be."""
         self._waiting.pop(request, None)
-        self._hoping.pop(request, None)
+        self._eligible.pop(request, None)
         self._silent.pop(request, None)
 
     def lends(self, request: Request, slots: int, free: int, now: float) -> bool:
-        """Whether one of which much is here may go for a slot now."""
-        return self._spare(slots, free) > 0 and not self._is_barred(request.address, now)
+        """Whether a request may have a slot now, of whose body much is here."""
+        return self._spare(slots, free) > 0 and not self._lacks_credit(request.address, now)
 
-    def entered(self, request: Request) -> None:
-        """It goes for a slot, and its body still comes."""
-        self._inside[request] = None
+    def began(self, request: Request) -> None:
+        """The request waits for a slot, or has one, and its body still comes."""
+        self._lent[request] = None
 
-    def entering(self, slots: int, free: int, now: float) -> Sequence[Request]:
-        """Those that may go for a slot now."""
-        self._look_around(now)
-        entering: list[Request] = []
-        room = self._spare(slots, free) if self._hoping else 0
-        while self._hoping and len(entering) < room:
-            request = self._hoping.popitem(last=False)[0]
-            if not self._is_barred(request.address, now):
-                entering.append(request)
-        if self._silent and free > 0 and not entering and not self._any_inside():
+    def take_eligible(self, slots: int, free: int, now: float) -> Sequence[Request]:
+        """Removes and returns the requests that may have a slot now."""
+        self._update_eligible(now)
+        eligible: list[Request] = []
+        room = self._spare(slots, free) if self._eligible else 0
+        while self._eligible and len(eligible) < room:
+            request = self._eligible.popitem(last=False)[0]
+            if not self._lacks_credit(request.address, now):
+                eligible.append(request)
+        if self._silent and free > 0 and not eligible and not self._any_still_lent():
             request = self._silent.popitem(last=False)[0]
             if request.silent_s(now) < self._limits().stall_s:
                 self._listening.append((now + self._limits().stall_s, request))
-            elif not self._is_barred(request.address, now):
+            elif not self._lacks_credit(request.address, now):
                 self._lent_in_silence = True
-                entering.append(request)
-        return entering
+                eligible.append(request)
+        return eligible
 
     def next_stall_at(self, now: float) -> float:
-        """When to ask `stalled`, as somebody waits."""
+        """When to call `stalled`, as requests wait."""
         return now if self._lent_in_silence else now + self._limits().stall_s / 4
 
     def stalled(self, now: float) -> Sequence[Request]:
-        """Those that must leave because others wait."""
+        """The requests that must give up their slots because others wait."""
         self._lent_in_silence = False
-        self._look_inside()
-        stalled = [each for each in self._inside if self._is_stalled(each, now)]
+        self._drop_done()
+        stalled = [each for each in self._lent if self._is_stalled(each, now)]
         for request in stalled:
-            self._bar(request.address, now + self._limits().wary_s)
+            self._end_credit(request.address, now + self._limits().wary_s)
         return stalled
 
     def to_push_out(self, request: Request, size_bytes: int, now: float) -> Request | None:
-        """Whose file goes for so much more of this one's; None = nobody's."""
+        """The request whose file is dropped for `size_bytes` more of this one's; None = no
+        other's."""
         limits, own = self._limits(), request.address
         filled: dict[bytes, int] = {own: size_bytes}
         quiet: dict[bytes, Request] = {}
@@ -160,31 +164,31 @@ class SlowBodies(Generic[Request]):
         return None if fullest == own else quiet[fullest]
 
     @property
-    def any_inside(self) -> bool:
-        return bool(self._inside)
+    def any_lent(self) -> bool:
+        return bool(self._lent)
 
     @property
     def any_waiting(self) -> bool:
         return bool(self._waiting)
 
     @property
-    def any_hoping(self) -> bool:
-        """Whether a free slot would let somebody in."""
-        return bool(self._hoping or self._silent)
+    def any_eligible(self) -> bool:
+        """Whether a free slot could be lent."""
+        return bool(self._eligible or self._silent)
 
     def next_at(self) -> float | None:
-        """When time alone may let somebody in."""
+        """When time alone may make a request eligible; None = never."""
         times = [dues[0][0] for dues in (self._graced, self._listening) if dues]
         return min(times, default=None)
 
     # Inside
 
-    def _look_around(self, now: float) -> None:
-        """Whose time is over hopes; who comes in chunks and stands still may be waiting for us."""
+    def _update_eligible(self, now: float) -> None:
+        """Moves requests whose grace time is over, and those in chunks that stand still."""
         while self._graced and self._graced[0][0] <= now:
             _, request = self._graced.popleft()
             if request.awaited:
-                self._hoping[request] = None
+                self._eligible[request] = None
         stall_s = self._limits().stall_s
         while self._listening and self._listening[0][0] <= now:
             _, request = self._listening.popleft()
@@ -197,34 +201,34 @@ class SlowBodies(Generic[Request]):
 
     def _spare(self, slots: int, free: int) -> int:
         """How many slots may be lent."""
-        spare = min(slots // 2 - len(self._inside), free - 1)
-        if spare <= 0 and self._inside:
-            self._look_inside()
-            spare = min(slots // 2 - len(self._inside), free - 1)
+        spare = min(slots // 2 - len(self._lent), free - 1)
+        if spare <= 0 and self._lent:
+            self._drop_done()
+            spare = min(slots // 2 - len(self._lent), free - 1)
         return spare
 
-    def _any_inside(self) -> bool:
-        self._look_inside()
-        return bool(self._inside)
+    def _any_still_lent(self) -> bool:
+        self._drop_done()
+        return bool(self._lent)
 
     def _is_stalled(self, request: Request, now: float) -> bool:
         limits = self._limits()
-        held_s = request.held_s(now)
-        if held_s <= 0.0:
+        slot_age_s = request.slot_age_s(now)
+        if slot_age_s <= 0.0:
             return False
         allowed_s = limits.stall_s + request.received / limits.slow_bytes_per_s
-        return request.silent_s(now) >= limits.stall_s or held_s >= allowed_s
+        return request.silent_s(now) >= limits.stall_s or slot_age_s >= allowed_s
 
-    def _bar(self, address: bytes, until: float) -> None:
-        self._barred.pop(address, None)
-        self._barred[address] = until
-        if len(self._barred) > BARRED_MOST:
-            self._barred.popitem(last=False)
+    def _end_credit(self, address: bytes, until: float) -> None:
+        self._without_credit.pop(address, None)
+        self._without_credit[address] = until
+        if len(self._without_credit) > WITHOUT_CREDIT_MOST:
+            self._without_credit.popitem(last=False)
 
-    def _is_barred(self, address: bytes, now: float) -> bool:
-        until = self._barred.get(address)
+    def _lacks_credit(self, address: bytes, now: float) -> bool:
+        until = self._without_credit.get(address)
         return until is not None and now < until
 
-    def _look_inside(self) -> None:
-        for request in [each for each in self._inside if not each.holds_place]:
-            del self._inside[request]
+    def _drop_done(self) -> None:
+        for request in [each for each in self._lent if not each.is_uploading]:
+            del self._lent[request]

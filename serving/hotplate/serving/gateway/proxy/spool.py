@@ -1,4 +1,4 @@
-"""Bodies that wait to be whole and are long: a file without a name for each."""
+"""Long bodies that wait until they are whole: a file without a name for each."""
 
 from __future__ import annotations
 
@@ -9,49 +9,49 @@ from collections.abc import Callable, Iterable
 from typing import IO
 
 PIECE_BYTES = 256 << 10
-"""Read at once on the way to a replica."""
+"""How much is read at once on the way to a replica."""
 
 
-class SpoolRoom:
-    """What the files of one route may fill together."""
+class SpoolSpace:
+    """The space that the files of one route may fill."""
 
     def __init__(self, limit_bytes: Callable[[], int]) -> None:
         self.used_bytes = 0
         self._limit_bytes = limit_bytes
 
     def has(self, size_bytes: int) -> bool:
-        """Whether so much more may be written."""
+        """Whether `size_bytes` more may be written."""
         return self.used_bytes + size_bytes <= self._limit_bytes()
 
 
 class Spool:
-    """One body, or the end of one: written as it comes, read once from its beginning."""
+    """One body, or the end of one: written as it comes, read once from the beginning."""
 
-    def __init__(self, room: SpoolRoom) -> None:
+    def __init__(self, room: SpoolSpace) -> None:
         self.size_bytes = 0
-        self._room = room
+        self._space = room
         self._file: IO[bytes] | None = None
         self._taken_bytes = 0
         self._before: deque[bytes] = deque()
-        """In memory, before what is in the file."""
+        """Pieces in memory that come before what is in the file."""
 
     def begin_with(self, pieces: Iterable[bytes]) -> None:
-        """Has these go before what was written; it keeps them until they are taken."""
+        """Puts these pieces before what was written; they stay in memory until they are taken."""
         self._before.extend(pieces)
 
     def put(self, data: bytes) -> None:
-        """Writes more of it. Raises OSError where the disk takes no more."""
+        """Writes more. Raises OSError if the disk takes no more."""
         if self._file is None:
             self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - closed by `close`
         rest = memoryview(data)
         while rest:
             written = os.pwrite(self._file.fileno(), rest, self.size_bytes)
             self.size_bytes += written
-            self._room.used_bytes += written
+            self._space.used_bytes += written
             rest = rest[written:]
 
     def take(self) -> bytes:
-        """The next piece; empty = all that was written has been taken."""
+        """Removes and returns the next piece; empty = everything was taken."""
         if self._before:
             return self._before.popleft()
         if self._file is None:
@@ -61,7 +61,7 @@ class Spool:
         return data
 
     def close(self) -> None:
-        self._room.used_bytes -= self.size_bytes
+        self._space.used_bytes -= self.size_bytes
         self.size_bytes = 0
         self._before.clear()
         if self._file is not None:

@@ -1,4 +1,4 @@
-"""The body of a request: what has come of it, and where that is kept until it has been sent."""
+"""The body of a request: what has come of it, and where that is until it has been sent."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hotplate.serving.gateway.replicas.call import Call
 
 
 class Upload(Call):
-    """A request whose body may still come; an `SlowBody` (`slow_bodies.py`)."""
+    """A request whose body may still be coming; a `SlowBody` (`slow_bodies.py`)."""
 
     __slots__ = (
         "_body",
@@ -29,19 +29,20 @@ class Upload(Call):
     def __init__(self, caller: Caller, request: RequestHead) -> None:
         super().__init__(request)
         self.caller: Caller | None = caller
-        """None once it has the answer, or has left, or its time was over."""
+        """None once the caller has the response, has left, or ran out of time."""
         self.request_done = False
-        """All of the body has come."""
+        """Whether all of the body has come."""
         self.received = 0
-        """Body bytes so far."""
+        """Body bytes that have come."""
         self.buffered = 0
-        """Body bytes that wait here, in memory, for a connection to a replica."""
+        """Body bytes in memory that wait for a connection to a replica."""
         self.held_bytes = 0
-        """Of these, those that are counted while the rest is waited for (`body_gate.py`)."""
+        """Those of them that `BodyGate` counts, while the rest of the body is waited for."""
         self.spool: Spool | None = None
-        """What of the body is not sent yet, of a long one: in a file, behind what is here."""
+        """The end of a long body, which is not sent yet, in a file; what is in memory goes
+        first."""
         self._body: list[bytes] = []
-        """What waits for a connection, and what has been sent and may have to be sent again."""
+        """What waits for a connection, and what was sent and may have to be sent again."""
         self._kept = True
         """Whether all of the body that has come is in `_body`."""
         self._trailers: Sequence[Field] = ()
@@ -49,7 +50,7 @@ class Upload(Call):
     # As the gate for bodies has it
 
     def refuse(self, error: GatewayError) -> None:
-        """Nothing more of the body is taken: it ends now, or when its turn comes."""
+        """Refuses the request: it ends now, or when its turn comes."""
         raise NotImplementedError
 
     @property
@@ -57,7 +58,7 @@ class Upload(Call):
         """Whether the replica has the request and waits for more of its body."""
         raise NotImplementedError
 
-    def hold(self, data: bytes) -> None:
+    def buffer(self, data: bytes) -> None:
         """Keeps more of the body in memory."""
         self._body.append(data)
         self.buffered += len(data)
@@ -67,7 +68,7 @@ class Upload(Call):
         return self.caller is not None and self.caller.awaits(self)
 
     @property
-    def holds_place(self) -> bool:
+    def is_uploading(self) -> bool:
         return self.ticket is not None and not self.request_done
 
     @property
@@ -85,7 +86,7 @@ class Upload(Call):
     def silent_s(self, now: float) -> float:
         return 0.0 if self.caller is None else self.caller.silent_s(now)
 
-    def held_s(self, now: float) -> float:
+    def slot_age_s(self, now: float) -> float:
         ticket = self.ticket
         return 0.0 if ticket is None or not self.receiving else now - ticket.granted_at
 
@@ -99,12 +100,12 @@ class Upload(Call):
     def size_bytes(self) -> int:
         return self.buffered + len(self.request.target)
 
-    def balance(self) -> None:
+    def adjust_reading(self) -> None:
         if self.caller is not None:
-            self.caller.balance()
+            self.caller.adjust_reading()
 
     def forget_body(self) -> None:
-        """Nothing more of it is to be sent."""
+        """Drops the body: nothing more of it is to be sent."""
         self._drop_body()
         if self.spool is not None:
             self.spool.close()

@@ -1,8 +1,8 @@
 """What waits for a slot of a replica, and what a connection to one serves.
 
-Declared here and implemented above: a connection knows no more of a request than this. They are
-plain classes whose methods raise NotImplementedError, because calls of a `Protocol` are slow once
-this is compiled.
+These classes are declared here and implemented above: a connection knows no more of a request than
+this. Their methods raise NotImplementedError, and they are no `Protocol`, because calls of a
+protocol's methods are slow in compiled code.
 """
 
 from __future__ import annotations
@@ -17,35 +17,35 @@ from hotplate.serving.gateway.replicas.response_source import ResponseSource
 
 
 class Waiter:
-    """Holds a ticket while it waits for a slot or has one."""
+    """What waits for a slot or has one; its ticket stands in the queue for it."""
 
     __slots__ = ("is_task", "relayed", "ticket")
 
     def __init__(self, *, is_task: bool = False) -> None:
         self.ticket: Ticket[Waiter] | None = None
-        """None before it is submitted and after its place or slot was given back."""
+        """None before it is submitted, and after its place or slot was given up."""
         self.relayed = False
-        """It was admitted to be passed on to the gateway that owns the route."""
+        """Whether it was admitted to be passed on to the gateway that owns the route."""
         self.is_task = is_task
-        """It waits among tasks only, where a route has slots of their own for them."""
+        """Whether it waits among tasks, which may have slots of their own."""
 
     @property
-    def says_of_replica(self) -> bool:
-        """Whether the time that it took tells how much its replica has to do."""
+    def is_sample(self) -> bool:
+        """Whether its duration says something about its replica."""
         return False
 
     @property
     def size_bytes(self) -> int:
-        """What of it waits here."""
+        """Bytes of it that wait here."""
         return 0
 
     def granted(self, replica: Destination, now: float) -> None:
-        """It has a slot of the replica, since `now`."""
+        """It has a slot of the replica since `now`."""
         raise NotImplementedError
 
-    def enter_anew(self, due_at: float) -> None:
-        """It has lost its place, because another gateway owns the route now, or this one does. Its
-        answer is due when it was, also where it waits next; infinite = nobody has counted yet."""
+    def resubmit(self, due_at: float) -> None:
+        """It has lost its place, because the route's owner has changed, and has to be submitted
+        again. Its response is due when it was; infinite = that is not determined yet."""
         raise NotImplementedError
 
     def fail(self, error: GatewayError) -> None:
@@ -54,7 +54,7 @@ class Waiter:
 
 
 class Call(Waiter):
-    """A request at a replica; the connection that serves it tells it of the response."""
+    """A request at a replica. The connection that serves it passes the response to it."""
 
     __slots__ = ("request",)
 
@@ -69,21 +69,21 @@ class Call(Waiter):
 
     @property
     def sent_whole(self) -> bool:
-        """Whether nothing more of it is to go to the replica."""
+        """Whether all of it has been sent to the replica."""
         raise NotImplementedError
 
     # The request
 
-    def go(self, source: ResponseSource) -> None:
-        """Sends what there is of the request; the rest follows as it comes."""
+    def send_to(self, source: ResponseSource) -> None:
+        """Sends what has come of the request; the rest follows as it comes."""
         raise NotImplementedError
 
-    def send_on(self) -> None:
+    def send_more(self) -> None:
         """The replica takes more of the request again."""
         raise NotImplementedError
 
-    def balance(self) -> None:
-        """Has the caller's body read on, or not, by how much of it the replica takes."""
+    def adjust_reading(self) -> None:
+        """Pauses or resumes reading of the caller's body, by how much of it the replica takes."""
         raise NotImplementedError
 
     def started(self) -> None:
@@ -99,7 +99,7 @@ class Call(Waiter):
         raise NotImplementedError
 
     def flush(self) -> None:
-        """What has come at once was all told."""
+        """All that was read at once has been passed on."""
         raise NotImplementedError
 
     def on_end(self, trailers: Sequence[Field] = ()) -> None:
@@ -107,11 +107,11 @@ class Call(Waiter):
         raise NotImplementedError
 
     def on_response(self, head: ResponseHead, body: bytes, now: float) -> None:
-        """All of a response at once, of which the head says how long it is: comes to the same as
-        `on_head`, `on_body` and `on_end`."""
+        """A whole response of known length at once: the same as `on_head`, `on_body` and
+        `on_end`."""
         raise NotImplementedError
 
-    def on_nonsense(self, what: str) -> None:
+    def on_invalid_response(self, what: str) -> None:
         """What came is not HTTP/1.1; the connection has ended."""
         raise NotImplementedError
 
@@ -120,7 +120,7 @@ class Call(Waiter):
         raise NotImplementedError
 
     def on_tunnel(self, data: bytes) -> None:
-        """More of the other protocol."""
+        """More bytes of the other protocol."""
         raise NotImplementedError
 
     def tunnel_closed(self) -> None:
@@ -133,8 +133,8 @@ class Call(Waiter):
         raise NotImplementedError
 
     def lost(self, *, unread: bool, silent: bool) -> None:
-        """The connection ended before the response did; `unread`: and before the replica can have
-        read any of the request; `silent`: and what it said last may not have come."""
+        """The connection ended before the response did. `unread`: the replica cannot have read any
+        of the request; `silent`: its last bytes may have been lost."""
         raise NotImplementedError
 
 
@@ -144,9 +144,10 @@ class Destination:
     id: str
     address: str
     worker: bool
-    """It runs our worker, which says when a handler begins and hears when a caller has left."""
-    shown: str
-    """What callers are told of where it is."""
+    """Whether it runs our worker, which says when a handler begins and learns when a caller has
+    left."""
+    public_address: str
+    """Its address as callers may see it."""
 
     def dispatch(self, call: Call, now: float) -> None:
         """Sends the call on a connection."""

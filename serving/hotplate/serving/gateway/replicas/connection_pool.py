@@ -1,4 +1,4 @@
-"""One replica as the gateway sees it: the connections to it, and whether it is out."""
+"""One replica as the gateway sees it: the connections to it, and whether it is ejected."""
 
 from __future__ import annotations
 
@@ -13,41 +13,41 @@ from hotplate.serving.gateway.limits import Limits
 from hotplate.serving.gateway.protocol.routes import ReplicaRoute
 from hotplate.serving.gateway.replicas.call import Call
 from hotplate.serving.gateway.replicas.ejection import Ejection
-from hotplate.serving.gateway.replicas.probe import trouble_of
+from hotplate.serving.gateway.replicas.probe import probe
 from hotplate.serving.gateway.replicas.upstream import ConnectionOwner, Upstream, as_protocol
 from hotplate.serving.gateway.sockets.dialing import Streams, connect, open_streams
 
 
 class ConnectionPool(ConnectionOwner):
-    """One replica: its connections, of which idle ones are used newest first, and its health."""
+    """One replica's connections, of which idle ones are used newest first, and its ejection."""
 
     def __init__(
         self,
         replica: ReplicaRoute,
         ready_path: str,
         limits: Limits,
-        told: Callable[[ConnectionPool], None],
+        on_change: Callable[[ConnectionPool], None],
         backup: ConnectionBackup | None = None,
     ) -> None:
-        """`told` is called as the replica goes out, or for another reason, or comes in again.
-        Its connections are in the `backup`, if there is one."""
+        """`on_change` is called when the replica is ejected, for another reason, or restored.
+        `backup` gets its connections, if there is one."""
         self.relays = False
         self.id = replica.id
         self.address = replica.address
         self.worker = replica.worker
         self.ejection = Ejection()
         local = unix_path(replica.address) is not None
-        self.shown = replica.id if local else replica.address
+        self.public_address = replica.id if local else replica.address
         self.host_field = b"localhost" if local else replica.address.encode()
         self._ready_path = ready_path
-        self._told = told
-        self._next_try: asyncio.TimerHandle | None = None
+        self._on_change = on_change
+        self._next_probe: asyncio.TimerHandle | None = None
         self._limits = limits
         self._idle: list[Upstream] = []
         self.heads: HeadCache[ResponseHead] = HeadCache()
         self._backup = backup
         self._backed_up: dict[Upstream, int] = {}
-        """The connections' numbers there."""
+        """The connections' numbers in the backup."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._sweep: asyncio.TimerHandle | None = None
         self._closed = False
@@ -60,7 +60,7 @@ class ConnectionPool(ConnectionOwner):
         """Sends the call on an idle connection, or on a new one."""
         while self._idle:
             upstream = self._idle.pop()
-            # One that came back in this turn of the loop cannot have been found closed yet.
+            # If it came back in this turn of the loop, its end cannot have been noticed yet.
             if upstream.idle_since == now or upstream.usable:
                 upstream.serve(call)
                 return
@@ -75,8 +75,8 @@ class ConnectionPool(ConnectionOwner):
         """The loop's time, seconds."""
         return self._loop.time()
 
-    def put(self, upstream: Upstream, now: float) -> None:
-        """Takes back a connection whose answer has ended."""
+    def take_back(self, upstream: Upstream, now: float) -> None:
+        """Takes back a connection whose response has ended."""
         if self._closed:
             upstream.close()
             return
@@ -85,36 +85,36 @@ class ConnectionPool(ConnectionOwner):
         if self._sweep is None:
             self._sweep = self._loop.call_later(self._limits.upstream_idle_s, self._close_idle)
 
-    def leave_out(self, upstream: Upstream) -> None:
-        """The connection is a tunnel now, and ends with this gateway: its server is to see at once
-        that the caller has gone, for no answer will tell the handler's end."""
+    def tunnel_opened(self, upstream: Upstream) -> None:
+        """The connection is a tunnel now and ends with this gateway, because no response will show
+        the end of the handler: its server has to notice at once that the caller has gone."""
         if self._backup is not None and upstream in self._backed_up:
             self._backup.closed(self._backed_up.pop(upstream))
 
-    def forget(self, upstream: Upstream) -> None:
-        self.leave_out(upstream)
+    def connection_ended(self, upstream: Upstream) -> None:
+        self.tunnel_opened(upstream)
         if upstream in self._idle:
             self._idle.remove(upstream)
 
     def close(self) -> None:
-        """Closes what is idle now, and everything else as its answer ends."""
+        """Closes idle connections now, and the others as their responses end."""
         self._closed = True
         if self._sweep is not None:
             self._sweep.cancel()
         for upstream in self._idle:
             upstream.close()
         self._idle.clear()
-        if self._next_try is not None:
-            self._next_try.cancel()
+        if self._next_probe is not None:
+            self._next_probe.cancel()
 
     def refused(self, error: OSError) -> None:
         self.failed(f"it takes no connection: {str(error) or 'none in time'}")
 
     def failed(self, reason: str) -> None:
-        """The replica refused or died: it is out until a try of it goes well."""
+        """The replica refused or died: it is ejected until a probe succeeds."""
         if not self._closed and self.ejection.fail(reason):
-            self._told(self)
-            self._try_later()
+            self._on_change(self)
+            self._probe_later()
 
     # Inside
 
@@ -123,19 +123,19 @@ class ConnectionPool(ConnectionOwner):
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _try_later(self) -> None:
-        self._next_try = self._loop.call_later(
-            self.ejection.next_try_s(), lambda: self._begin(self._try())
+    def _probe_later(self) -> None:
+        self._next_probe = self._loop.call_later(
+            self.ejection.next_probe_s(), lambda: self._begin(self._probe())
         )
 
-    async def _try(self) -> None:
-        trouble = await trouble_of(self._dial, self._ready_path if self.worker else "")
+    async def _probe(self) -> None:
+        problem = await probe(self._dial, self._ready_path if self.worker else "")
         if self._closed:
             return
-        if self.ejection.tried(trouble):
-            self._told(self)
-        if trouble:
-            self._try_later()
+        if self.ejection.probed(problem):
+            self._on_change(self)
+        if problem:
+            self._probe_later()
 
     async def _connect(self, call: Call) -> None:
         try:
@@ -148,7 +148,7 @@ class ConnectionPool(ConnectionOwner):
         if call.is_wanted:
             upstream.serve(call)
         else:
-            self.put(upstream, self.now())
+            self.take_back(upstream, self.now())
 
     async def _open(self) -> Upstream:
         upstream = Upstream(self)

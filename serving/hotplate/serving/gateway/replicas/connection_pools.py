@@ -17,13 +17,13 @@ class ConnectionPools:
     def __init__(
         self,
         limits: Limits,
-        told: Callable[[ConnectionPool], None],
+        on_change: Callable[[ConnectionPool], None],
         backup: ConnectionBackup | None = None,
     ) -> None:
-        """`told` is called when a replica goes out, or comes in again. Connections to servers that
-        are not our workers are in the `backup`."""
+        """`on_change` is called when a replica is ejected or restored. `backup` gets the
+        connections to servers that are not our workers."""
         self._limits = limits
-        self._told = told
+        self._on_change = on_change
         self._backup = backup
         self._pools: dict[str, ConnectionPool] = {}
 
@@ -31,7 +31,7 @@ class ConnectionPools:
         return self._pools[replica_id]
 
     def follow(self, route: Route) -> None:
-        """There is a pool to where each replica of the route is; others stay."""
+        """Makes a pool for each replica of the route at its address; others stay."""
         for replica in route.replicas:
             pool = self._pools.get(replica.id)
             if pool is not None and pool.leads_to(replica):
@@ -39,10 +39,10 @@ class ConnectionPools:
             if pool is not None:
                 pool.close()
             self._pools[replica.id] = pool = self._new(route, replica)
-            self._told(pool)
+            self._on_change(pool)
 
     def keep(self, replica_ids: Container[str]) -> None:
-        """Closes all others."""
+        """Closes the pools of all other replicas."""
         for replica_id in [name for name in self._pools if name not in replica_ids]:
             self.close(replica_id)
 
@@ -55,6 +55,6 @@ class ConnectionPools:
         if route.relayed:
             assert self._backup is not None, "it has others to pass requests on to"
             proof = self._backup.proof
-            return RelayPool(replica, route.name, self._limits, self._told, proof)
+            return RelayPool(replica, route.name, self._limits, self._on_change, proof)
         backup = None if replica.worker else self._backup
-        return ConnectionPool(replica, route.ready_path, self._limits, self._told, backup)
+        return ConnectionPool(replica, route.ready_path, self._limits, self._on_change, backup)

@@ -1,4 +1,4 @@
-"""Whether a replica that was out takes requests again."""
+"""Whether an ejected replica takes requests again."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from collections.abc import Awaitable, Callable
 from hotplate.serving.gateway.sockets.dialing import Streams
 
 PROBE_S = 2.0
-"""Time for a try."""
+"""Time for one probe."""
 ITSELF = "?of=itself"
-"""A worker of ours answers for itself, and asks nothing that it calls."""
+"""Our worker answers for itself, and asks none of the services that it calls."""
 STATUS_BYTES = 12
 """`HTTP/1.1 200`"""
 
 
-async def trouble_of(dial: Callable[[], Awaitable[Streams]], ready_path: str) -> str:
-    """Why it does not; empty = it does. Without `ready_path` a connection is enough."""
+async def probe(dial: Callable[[], Awaitable[Streams]], ready_path: str) -> str:
+    """Why the replica takes no requests; empty = it does. Without `ready_path` a connection is
+    enough."""
     try:
         async with asyncio.timeout(PROBE_S):
             reader, writer = await dial()

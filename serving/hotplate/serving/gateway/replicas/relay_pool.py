@@ -1,10 +1,10 @@
-"""Between two gateways of a machine: requests on their way to the one that owns the deployment.
+"""Connections between two gateways of a machine, for requests to the owner of a deployment.
 
-The gateway that took a request passes it on over the owner's private socket, as to a replica, but
-without a queue or slots of its own. The connection opens with a line that names the deployment;
+The gateway that received a request passes it on over the owner's private socket, as to a replica,
+but without a queue or slots of its own. The connection opens with a line that names the deployment;
 what follows is HTTP/1.1, with the caller's address, protocol, host and request id as the first
-gateway wrote them. Whatever the owner decides (who may come, who waits, 429, 503, 504) is its
-answer, which is passed back byte for byte. A caller that leaves takes the connection with it.
+gateway wrote them. Whatever the owner decides (admission, queue, 429, 503, 504) is its response,
+which is passed back byte for byte. When a caller leaves, its connection ends too.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ class RelayPool(ConnectionPool):
         owner: ReplicaRoute,
         deployment: str,
         limits: Limits,
-        told: Callable[[ConnectionPool], None],
+        on_change: Callable[[ConnectionPool], None],
         proof: Proof,
     ) -> None:
-        super().__init__(owner, "", limits, told)
+        super().__init__(owner, "", limits, on_change)
         self.relays = True
         self.host_field = b"localhost"  # for callers in HTTP/1.0 that named none
         self._proof = proof

@@ -1,21 +1,21 @@
-"""Where an exchange's answer comes from, as far as the exchange minds."""
+"""Where an exchange's response comes from, as the exchange sees it."""
 
 from __future__ import annotations
 
 
 class ResponseSource:
-    """Has no end of its own: whoever answers opens and closes it."""
+    """The source of one response. Its owner opens and closes it."""
 
-    __slots__ = ("host", "relays", "tells", "tunnel", "worker", "write_paused")
+    __slots__ = ("announces_start", "host", "relays", "tunnel", "worker", "write_paused")
 
     def __init__(self, *, worker: bool = False, relays: bool = False, host: bytes = b"") -> None:
         self.worker = worker
-        """It is our worker's: it ends with the handler, and can be told that the caller left."""
+        """It is our worker: it ends with the handler, and can be notified that the caller left."""
         self.relays = relays
-        """It is another gateway's, which is to know when the caller leaves."""
+        """It is another gateway, which has to know when the caller leaves."""
         self.host = host
-        """What the request's `Host` says there, if its caller named none."""
-        self.tells = worker or relays
+        """The request's `Host`, if its caller named none."""
+        self.announces_start = worker or relays
         """Whether it says when the handler of a request begins."""
         self.tunnel = False
         """Another protocol is spoken now."""
@@ -30,13 +30,13 @@ class ResponseSource:
         """More of the request."""
 
     def half_close(self) -> None:
-        """The caller has left; the answer's end is still waited for."""
+        """The caller has left; the end of the response is still waited for."""
 
-    def leave(self) -> None:
-        """The caller has left, and the answer is not waited for here."""
+    def abandon(self) -> None:
+        """The caller has left, and the response is not waited for."""
 
     def pause_reading(self) -> None:
-        """The caller takes nothing more of the answer for now."""
+        """The caller takes nothing more of the response for now."""
 
     def resume_reading(self) -> None:
-        """It takes more."""
+        """The caller takes more again."""

@@ -1,4 +1,4 @@
-"""One connection to a replica: sends requests and reads their answers."""
+"""One connection to a replica: sends requests and reads their responses."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ ACKED_BYTES_AT = 120
 
 
 class ConnectionOwner(Destination):
-    """What a connection tells whoever opened it."""
+    """What a connection calls of its owner."""
 
     relays: bool
-    """It is another gateway, which is to know when a caller leaves."""
+    """Whether it is another gateway, which has to know when a caller leaves."""
     host_field: bytes
     """The `Host` of requests whose callers named none."""
     heads: HeadCache[ResponseHead]
-    """Of its responses."""
+    """The heads of earlier responses."""
 
     def now(self) -> float:
         """The loop's time, seconds."""
         raise NotImplementedError
 
-    def put(self, upstream: Upstream, now: float) -> None:
+    def take_back(self, upstream: Upstream, now: float) -> None:
         """Takes back a connection whose response has ended."""
         raise NotImplementedError
 
-    def leave_out(self, upstream: Upstream) -> None:
+    def tunnel_opened(self, upstream: Upstream) -> None:
         """The connection is a tunnel now."""
         raise NotImplementedError
 
-    def forget(self, upstream: Upstream) -> None:
+    def connection_ended(self, upstream: Upstream) -> None:
         """The connection has ended."""
         raise NotImplementedError
 
@@ -63,9 +63,9 @@ class Upstream(ResponseSource):
         self._lost = False
         self._written_bytes = 0
         self._earlier_bytes = 0
-        """Written for the exchanges before this one."""
+        """Bytes written for the calls before this one."""
         self._reader = ResponseReader(
-            worker=owner.worker, announces_start=self.tells, heads=owner.heads
+            worker=owner.worker, announces_start=self.announces_start, heads=owner.heads
         )
         self._transport: asyncio.Transport
         self._readable = select.poll()
@@ -73,8 +73,8 @@ class Upstream(ResponseSource):
 
     @property
     def address(self) -> str:
-        """As callers are told it."""
-        return self.owner.shown
+        """The address as callers may see it."""
+        return self.owner.public_address
 
     # Its call
 
@@ -83,7 +83,7 @@ class Upstream(ResponseSource):
         self._earlier_bytes = self._written_bytes
         request = call.request
         self._reader.begin(call, request.method, upgrade=bool(request.upgrade))
-        call.go(self)
+        call.send_to(self)
 
     def write(self, data: bytes) -> None:
         self._written_bytes += len(data)
@@ -91,7 +91,7 @@ class Upstream(ResponseSource):
             self._transport.write(data)
 
     def half_close(self) -> None:
-        """Tells the replica that the caller has left; its own end is still waited for."""
+        """Notifies the replica that the caller has left; its end is still waited for."""
         self._half_closed = True
         if not self._transport.is_closing():
             self._transport.resume_reading()
@@ -110,8 +110,8 @@ class Upstream(ResponseSource):
     def close(self) -> None:
         self._transport.close()
 
-    def leave(self) -> None:
-        """Tells another gateway that the caller has left."""
+    def abandon(self) -> None:
+        """Notifies another gateway that the caller has left."""
         self._half_closed = True
         self._transport.abort()
 
@@ -120,7 +120,7 @@ class Upstream(ResponseSource):
 
     @property
     def descriptor(self) -> int:
-        """The socket's; -1 = it has ended."""
+        """The socket's descriptor; -1 = the connection has ended."""
         if self._transport.is_closing():
             return -1
         descriptor: int = self._transport.get_extra_info("socket").fileno()
@@ -128,8 +128,8 @@ class Upstream(ResponseSource):
 
     @property
     def usable(self) -> bool:
-        """Whether an idle connection can carry a request: anything readable on it, its end above
-        all, means no. This keeps a request from being sent into a connection closed meanwhile."""
+        """Whether an idle connection can carry a request. It cannot if anything is readable on it,
+        such as its end. This prevents that a request is sent into a closed connection."""
         return not self._transport.is_closing() and not self._readable.poll(0)
 
     # asyncio.Protocol
@@ -153,20 +153,20 @@ class Upstream(ResponseSource):
 
     def pause_writing(self) -> None:
         self.write_paused = True
-        self._balance()
+        self._adjust_reading()
 
     def resume_writing(self) -> None:
         self.write_paused = False
         if self.call is not None:
-            self.call.send_on()
-        self._balance()
+            self.call.send_more()
+        self._adjust_reading()
 
     def eof_received(self) -> bool:
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._lost = True
-        self.owner.forget(self)
+        self.owner.connection_ended(self)
         call, self.call = self.call, None
         if call is None:
             return
@@ -175,7 +175,7 @@ class Upstream(ResponseSource):
         elif self._reader.ends_with_connection and exc is None:
             call.on_end()
         else:
-            self._lose(call, exc)
+            self._lose_call(call, exc)
 
     # Inside
 
@@ -185,7 +185,7 @@ class Upstream(ResponseSource):
         head = reader.known(data)
         if head is not None:
             now = self.owner.now()
-            self._let_go(now, keep=head.keep_alive and call.sent_whole)
+            self._release(now, keep=head.keep_alive and call.sent_whole)
             call.on_response(head, data[len(self.owner.heads.newest_raw) :], now)
             return
         try:
@@ -194,41 +194,41 @@ class Upstream(ResponseSource):
             self.call = None
             self.abort()
             call.flush()
-            call.on_nonsense(str(error))
+            call.on_invalid_response(str(error))
             return
         if reader.tunnel is not None:
             self.tunnel = True
-            self.owner.leave_out(self)
+            self.owner.tunnel_opened(self)
             call.open_tunnel(reader.tunnel)
         elif reader.ended:
             trailers = reader.trailers
-            self._let_go(self.owner.now(), keep=reader.reusable and call.sent_whole)
+            self._release(self.owner.now(), keep=reader.reusable and call.sent_whole)
             call.on_end(trailers)
         else:
             call.flush()
 
-    def _let_go(self, now: float, *, keep: bool) -> None:
-        """The answer has ended; `keep`: the connection can carry another one."""
+    def _release(self, now: float, *, keep: bool) -> None:
+        """The response has ended; `keep`: the connection can carry another one."""
         self.call = None
         if keep:
             self._reused = True
             self.resume_reading()
-            self.owner.put(self, now)
+            self.owner.take_back(self, now)
         else:
             self.close()
 
-    def _lose(self, call: Call, exc: Exception | None) -> None:
+    def _lose_call(self, call: Call, exc: Exception | None) -> None:
         """The connection ended under the call."""
         unread = self._reader.head is None and exc is None and not self._request_acked()
-        # A machine that is gone may have begun and not been heard.
+        # A machine that vanished may have begun the request without its notice arriving here.
         silent = exc is not None and not isinstance(exc, ConnectionError)
         if not self._half_closed and not (unread and self._reused):
             self.owner.failed("it ended a connection with a request on it")
         call.lost(unread=unread, silent=silent)
 
     def _request_acked(self) -> bool:
-        """Whether the replica's machine has taken anything of this call's request. A replica
-        that closed without an error before that can never read it."""
+        """Whether the replica's machine has acknowledged any of this call's request. If it had not,
+        and the connection was closed without an error, the replica can never read it."""
         sock = self._transport.get_extra_info("socket")
         if sock.family == socket.AF_UNIX or not hasattr(socket, "TCP_INFO"):
             return True
@@ -238,11 +238,12 @@ class Upstream(ResponseSource):
         (acked_bytes,) = struct.unpack_from("Q", info, ACKED_BYTES_AT)
         return bool(acked_bytes - 1 > self._earlier_bytes)
 
-    def _balance(self) -> None:
+    def _adjust_reading(self) -> None:
         if self.call is not None:
-            self.call.balance()
+            self.call.adjust_reading()
 
 
 def as_protocol(upstream: Upstream) -> asyncio.Protocol:
-    """It is one, but for its base: compiled classes have only compiled ones (`compiled.py`)."""
+    """It is a protocol but for its base class, because compiled classes have compiled bases only
+    (`compiled.py`)."""
     return cast("asyncio.Protocol", upstream)

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 class TaskExchange(Exchange):
     """Moves a submission to the control plane as it comes, and an answer back."""
 
-    __slots__ = ("_asking", "_call", "_client", "_full", "_more", "asked")
+    __slots__ = ("_asking", "_call", "_client", "_full", "_more", "unknown_there")
 
     def __init__(
         self,
@@ -45,14 +45,14 @@ class TaskExchange(Exchange):
         self._more = asyncio.Event()
         """More of the body has come, or its end."""
         self._asking: asyncio.Task[None] | None = None
-        self.asked = False
+        self.unknown_there = False
         """The control plane does not know: it is a call like any other."""
 
     # The caller's side
 
     def serve_elsewhere(self, terms: Terms, *, ready: bool) -> bool:
         """The control plane answers, unless it was asked, or a replica can as well."""
-        if self.relayed or self.asked or (ready and self._call.verb == DOCS):
+        if self.relayed or self.unknown_there or (ready and self._call.verb == DOCS):
             return False
         self._serve(terms)
         return True
@@ -66,7 +66,7 @@ class TaskExchange(Exchange):
         self._more.set()
 
     @property
-    def arrived(self) -> bool:
+    def may_begin(self) -> bool:
         return True  # it goes for no slot
 
     @property
@@ -85,7 +85,7 @@ class TaskExchange(Exchange):
         """The frame's beginning, as soon as the body may come."""
         caller, route = self.caller, self.dispatcher.route
         if caller is not None and self.request.expects_continue and not self.received:
-            caller.go_on()
+            caller.send_continue()
         return framed(
             run_head(
                 self.request,
@@ -102,7 +102,7 @@ class TaskExchange(Exchange):
             pieces = list(self._body)
             self._drop_body()
             if not self.request_done and self.caller is not None:
-                self.caller.balance()
+                self.caller.adjust_reading()
             if pieces or self.request_done:
                 return pieces
             await self._more.wait()
@@ -138,8 +138,8 @@ class TaskExchange(Exchange):
                 await self._pass_on(answer.head, answer.size_bytes, answer.body)
         except GatewayError as error:
             if self._call.verb == DOCS and not self.answered and self.caller is not None:
-                self.asked = True
-                self.caller.begin_again(self.context.loop.time())
+                self.unknown_there = True
+                self.caller.submit_again(self.context.loop.time())
             else:
                 self.fail(error)
         except Exception:  # nobody waits for this task: unanswered, the caller would wait for ever
@@ -153,9 +153,9 @@ class TaskExchange(Exchange):
             # The handler's were for the page that submitted the task.
             own = [line for line in answer.kept if not line.lower().startswith(b"access-control-")]
             answer.kept = [*own, answer_lines(cors, self.request)]
-        tap = _ResponseSource()
+        source = _ResponseSource()
         if self.request_done:  # or else what it still sends would go there
-            self.upstream = tap
+            self.upstream = source
         self.on_head(answer)
         async for piece in body:
             if self.request.method != b"HEAD":
@@ -163,7 +163,7 @@ class TaskExchange(Exchange):
             self.flush()
             if self.caller is None:
                 return
-            await tap.open.wait()
+            await source.open.wait()
         self.flush()
         if self.caller is not None:
             self.on_end()

@@ -89,7 +89,7 @@ class TaskRun(Waiter):
         self._running = asyncio.create_task(self._run(replica))
         self._running.add_done_callback(self._ran)
 
-    def enter_anew(self, due_at: float) -> None:
+    def resubmit(self, due_at: float) -> None:
         """This gateway owns its route no more. A task has all the time."""
         self.dispatcher = None
         self._displaced(self)
@@ -101,7 +101,7 @@ class TaskRun(Waiter):
             self.dispatcher = None
         self._displaced(self)
 
-    def cut(self) -> None:
+    def abort(self) -> None:
         """This gateway ends."""
         if self._running is not None:
             self._running.cancel()
@@ -124,10 +124,10 @@ class TaskRun(Waiter):
         except OSError as error:
             self._running = None
             destination.refused(error)
-            dispatcher.repeat(self)
+            dispatcher.retry(self)
             return
         try:
-            result = await self._ask(dispatcher, replica, destination.shown)
+            result = await self._ask(dispatcher, replica, destination.public_address)
         except NotWanted:
             dispatcher.withdraw(self)
             self._ended(self)

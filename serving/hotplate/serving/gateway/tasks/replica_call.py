@@ -101,7 +101,7 @@ class ReplicaCall:
             if not data and response.ends_with_connection:
                 return
             if not data:
-                raise ReplicaLeft("ended the connection before its answer was complete")
+                raise ReplicaLeft("ended the connection before its response was complete")
             try:
                 response.feed(data)
             except BadResponse as error:

@@ -75,7 +75,7 @@ class TaskScheduler:
         if self._entering is not None:
             self._entering.cancel()
         for run in list(self._runs.values()):
-            run.cut()
+            run.abort()
         await self._deliveries.close()
         await self._client.close()
 

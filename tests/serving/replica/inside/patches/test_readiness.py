@@ -12,7 +12,7 @@ from urllib.error import HTTPError
 
 import pytest
 
-from hotplate.serving.gateway.replicas.probe import trouble_of
+from hotplate.serving.gateway.replicas.probe import probe
 from tests.support.ports import free_port
 from tests.support.replica.bentos import write_bento
 from tests.support.replica.replicas import Replica, started, workload
@@ -96,7 +96,7 @@ def asked_by_a_gateway(replica: Replica) -> str:
     host, _, port = replica.url.removeprefix("http://").partition(":")
 
     async def ask() -> str:
-        return await trouble_of(lambda: asyncio.open_connection(host, int(port)), "/readyz")
+        return await probe(lambda: asyncio.open_connection(host, int(port)), "/readyz")
 
     return asyncio.run(ask())
 
