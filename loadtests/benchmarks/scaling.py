@@ -64,11 +64,11 @@ def _tick(gpus: float) -> Line:
             decider.observe(Demand((second * 7 + number) % 5 + 1, 0, 1.0), now)
             wish = decider.decide(Replicas(held[number]), now)
             team = f"team-{number % ORGANIZATIONS}"
-            shares.state(
+            shares.request(
                 AllocationRequest(number, team, each, wish.desired, wish.kept, held[number])
             )
         shares.settle()
-        held = [shares.grant(number).replicas for number in range(SERVICES)]
+        held = [shares.allocation(number).replicas for number in range(SERVICES)]
         costs_ms.append(1000 * (time.process_time() - began))
     scarce = "enough GPUs" if gpus == math.inf else f"{gpus} GPUs"
     return Line(f"{OURS}, tick of {SERVICES} services, {scarce}", cpu_ms=median(costs_ms))

@@ -35,13 +35,13 @@ def test_it_goes_on_at_once_and_off_after_the_window() -> None:
     binary = BinaryDecider(POLICY, live=0, now=0.0)
     assert binary.decide([Reading(0, at=0)], busy=0, live=0, now=0.0).desired == 0
     up = binary.decide([Reading(0, at=15), Reading(3, at=15)], busy=0, live=0, now=15.0)
-    assert (up.desired, up.reason) == (2, "0 of 2: a query says 3")
+    assert (up.desired, up.reason) == (2, "0 of 2: a query returns 3")
     silent = binary.decide([Reading(0, at=30)], busy=0, live=2, now=30.0)
     assert (silent.desired, silent.next_at) == (2, 1830.0)
-    assert silent.reason == "2 of 2: all queries are 0 for 0 s, off after 1800 s"
+    assert silent.reason == "2 of 2: all queries have been 0 for 0 s, off after 1800 s"
     assert binary.decide([Reading(0, at=1829)], busy=0, live=2, now=1829.9).desired == 2
     off = binary.decide([Reading(0, at=1830)], busy=0, live=2, now=1830.0)
-    assert (off.desired, off.reason) == (0, "2 of 0: all queries are 0 for 1800 s")
+    assert (off.desired, off.reason) == (0, "2 of 0: all queries have been 0 for 1800 s")
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_a_running_job_keeps_its_replica_and_zero_replicas_means_off() -> None:
     binary = BinaryDecider(BinaryPolicy(2, window_s=0), live=2, now=0.0)
     kept = binary.decide([Reading(0, at=1.0)], busy=1, live=2, now=1.0)
     assert kept.desired == 1
-    assert kept.reason.endswith("1 replica with a job ends it first")
+    assert kept.reason.endswith("1 busy replica may finish first")
     assert binary.decide([Reading(0, at=2.0)], busy=0, live=1, now=2.0).desired == 0
     never = BinaryDecider(BinaryPolicy(0), live=0, now=0.0)
     assert never.decide([Reading(5, at=1.0)], busy=0, live=0, now=1.0).desired == 0

@@ -1,4 +1,4 @@
-"""From the `scaling` block of a deployment, as the bentoml client sends it, to a policy."""
+"""A deployment's `scaling` block, as the bentoml client sends it, read as a policy."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def policy_from(
 
     `scaling`: `{min_replicas, max_replicas, policy: {scale_up_stabilization_window,
     scale_down_stabilization_window, scale_up_behavior, scale_down_behavior, metrics}}`; every
-    value, and each mapping, may be null. `metrics` says nothing to us: demand is counted, and the
-    client gives its types no meaning.
+    value, and each mapping, may be null. `metrics` has no effect: demand is counted, and the client
+    gives its types no meaning.
     `concurrency`: slots of one replica, at least 1. `price_gpu_s`: at least 0.
     Raises `ScalingInvalid`, whose message begins with the path of the wrong field.
     """

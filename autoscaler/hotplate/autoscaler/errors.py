@@ -1,8 +1,8 @@
 """AutoscalerError
-├── ScalingInvalid   a deployment's `scaling` block cannot be followed
-├── MemoryInvalid    what a decider had learned cannot be read back
-├── TraceInvalid     a file of requests to simulate cannot be used
-└── SimulationLost   a process that simulated has not come to its end
+├── ScalingInvalid   a deployment's `scaling` block is not valid
+├── MemoryInvalid    what a decider has learnt cannot be read back
+├── TraceInvalid     a file of requests to simulate is not valid
+└── SimulationLost   a process that simulated was killed
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ class ScalingInvalid(AutoscalerError):
 
 
 class MemoryInvalid(AutoscalerError):
-    """A stored memory is not one that this version wrote. Start without it: it is only learnt."""
+    """A stored memory was not written by this version. Start without it: it can be learnt again."""
 
     code = "memory_invalid"
 
 
 class TraceInvalid(AutoscalerError):
-    """A trace has a row or a header that cannot be used; the message names file and line."""
+    """A trace has an invalid row or header; the message names the file and the line."""
 
     code = "trace_invalid"
 
 
 class SimulationLost(AutoscalerError):
-    """A process that simulated was killed, and what it had found is lost."""
+    """A process that simulated was killed, and its results are lost."""
 
     code = "simulation_lost"

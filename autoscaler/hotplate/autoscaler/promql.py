@@ -1,4 +1,4 @@
-"""Queries as operators write them in annotations, made such that Prometheus takes them; pure."""
+"""Queries as operators write them in annotations, rewritten for Prometheus; pure."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _KNOWN_SHAPE = re.compile(
 
 
 def split_queries(text: str) -> tuple[str, ...]:
-    """The queries that `&` joins. It is no operator of PromQL, but may be part of a string or of a
-    label matcher: only one outside of quotes and braces separates. Empty parts are left out.
+    """The queries that `&` joins. PromQL has no such operator, but strings and label matchers may
+    contain one: only an `&` outside of quotes and braces separates. Empty parts are dropped.
     """
     parts, quote, depth, escaped = [""], "", 0, False
     for letter in text:
@@ -36,7 +36,7 @@ def split_queries(text: str) -> tuple[str, ...]:
 
 
 def rewritten(query: str) -> str:
-    """The query, with the one broken shape that is known put right.
+    """The query, with the one known mistake corrected.
 
     A range on a selector inside an aggregation, `max_over_time(clamp_min(sum(m[15s]), 0)[30m])`,
     was meant as a subquery of that resolution: `max_over_time(clamp_min(sum(m), 0)[30m:15s])`.

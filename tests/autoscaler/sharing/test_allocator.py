@@ -15,26 +15,26 @@ ONE_GPU = Amounts(gpus=1, replicas=1)
 def test_a_random_life_agrees_with_share_and_names_whoever_gets_another_number() -> None:
     rng, quotas = Random(7), {"a": Quota(UNLIMITED._replace(replicas=5)), "b": Quota(weight=2)}
     shares = Allocator[int](quotas, UNLIMITED._replace(gpus=9))
-    asks: dict[int, AllocationRequest[int]] = {}
+    requests: dict[int, AllocationRequest[int]] = {}
     got: dict[int, int] = {}
     short = 0
     for _ in range(600):
         key = rng.randrange(8)
         if rng.random() < 0.2:
             shares.withdraw(key)
-            asks.pop(key, None)
+            requests.pop(key, None)
             got.pop(key, None)
         else:
             each = rng.choice((ONE_GPU, Amounts(cpus=1, replicas=1)))
-            ask = AllocationRequest(
-                key, "abc"[key % 3], each, rng.randrange(5), held=rng.randrange(3)
+            request = AllocationRequest(
+                key, "abc"[key % 3], each, rng.randrange(5), running=rng.randrange(3)
             )
-            shares.state(ask)
-            asks[key] = ask
+            shares.request(request)
+            requests[key] = request
         affected = shares.affected()
-        expected = allocate(list(asks.values()), quotas, UNLIMITED._replace(gpus=9))
-        for name in asks:
-            grant = shares.grant(name)
+        expected = allocate(list(requests.values()), quotas, UNLIMITED._replace(gpus=9))
+        for name in requests:
+            grant = shares.allocation(name)
             assert grant == expected[name]
             assert name in affected | {key} or grant.replicas == got[name]
             got[name] = grant.replicas
@@ -47,23 +47,25 @@ def test_shares_that_are_worked_out_once_for_many_wishes_are_those_of_one_after_
     rng, capacity = Random(3), UNLIMITED._replace(gpus=9)
     quotas = {"a": Quota(UNLIMITED._replace(replicas=5)), "b": Quota(weight=2)}
     at_once, in_turn = Allocator[int](quotas, capacity), Allocator[int](quotas, capacity)
-    asks = {key: AllocationRequest(key, "abc"[key % 3], ONE_GPU, 0) for key in range(12)}
+    requests = {key: AllocationRequest(key, "abc"[key % 3], ONE_GPU, 0) for key in range(12)}
     short = 0
     for _ in range(200):
         for key in rng.sample(range(12), rng.randint(1, 12)):
             wanted = rng.randrange(5)
-            kept, held = rng.randint(0, wanted), rng.randrange(3)
-            asks[key] = replace(asks[key], wanted=wanted, kept=kept, held=held)
-        for ask in asks.values():
-            at_once.state(ask)
+            kept, running = rng.randint(0, wanted), rng.randrange(3)
+            requests[key] = replace(requests[key], wanted=wanted, kept=kept, running=running)
+        for request in requests.values():
+            at_once.request(request)
         at_once.settle()
-        granted = {key: at_once.grant(key) for key in asks}
+        granted = {key: at_once.allocation(key) for key in requests}
         assert at_once.affected() == set()
-        for key, ask in asks.items():
-            in_turn.state(ask)
-            in_turn.grant(key)
-        assert {key: in_turn.grant(key) for key in in_turn.affected() | set(asks)} == granted
-        assert granted == allocate(list(asks.values()), quotas, capacity)
+        for key, request in requests.items():
+            in_turn.request(request)
+            in_turn.allocation(key)
+        assert {
+            key: in_turn.allocation(key) for key in in_turn.affected() | set(requests)
+        } == granted
+        assert granted == allocate(list(requests.values()), quotas, capacity)
         short += any(grant.cause for grant in granted.values())
     assert short > 100
 
@@ -71,58 +73,58 @@ def test_shares_that_are_worked_out_once_for_many_wishes_are_those_of_one_after_
 def test_a_grant_holds_until_another_one_wants_more_than_it_has() -> None:
     shares = Allocator[str]({}, UNLIMITED._replace(gpus=4))
     for name in "ab":
-        shares.state(AllocationRequest(name, name, ONE_GPU, 4))
-    assert [shares.grant(name).replicas for name in "ab"] == [2, 2]
-    shares.state(AllocationRequest("a", "a", ONE_GPU, 1))
-    shares.state(AllocationRequest("c", "c", ONE_GPU, 0))
-    assert [shares.grant(name).replicas for name in "abc"] == [1, 2, 0]
+        shares.request(AllocationRequest(name, name, ONE_GPU, 4))
+    assert [shares.allocation(name).replicas for name in "ab"] == [2, 2]
+    shares.request(AllocationRequest("a", "a", ONE_GPU, 1))
+    shares.request(AllocationRequest("c", "c", ONE_GPU, 0))
+    assert [shares.allocation(name).replicas for name in "abc"] == [1, 2, 0]
     assert shares.affected() == {"b"}
-    assert shares.grant("b").replicas == 3
-    shares.state(AllocationRequest("c", "c", ONE_GPU, 4))
-    assert shares.grant("b").replicas == 3
-    assert shares.grant("c").replicas == 1
+    assert shares.allocation("b").replicas == 3
+    shares.request(AllocationRequest("c", "c", ONE_GPU, 4))
+    assert shares.allocation("b").replicas == 3
+    assert shares.allocation("c").replicas == 1
     assert shares.affected() == {"b"}
-    assert shares.grant("b").replicas == 2
+    assert shares.allocation("b").replicas == 2
 
 
 def test_what_is_stated_again_changes_nothing_and_a_larger_quota_gives_more() -> None:
     shares = Allocator[str]({"a": Quota(UNLIMITED._replace(gpus=1))})
-    shares.state(AllocationRequest("a", "a", ONE_GPU, 3))
-    assert shares.grant("a").replicas == 1
-    shares.state(AllocationRequest("a", "a", ONE_GPU, 3))
+    shares.request(AllocationRequest("a", "a", ONE_GPU, 3))
+    assert shares.allocation("a").replicas == 1
+    shares.request(AllocationRequest("a", "a", ONE_GPU, 3))
     assert shares.affected() == set()
-    shares.limit({"a": Quota(UNLIMITED._replace(gpus=2))}, UNLIMITED)
+    shares.set_limits({"a": Quota(UNLIMITED._replace(gpus=2))}, UNLIMITED)
     assert shares.affected() == {"a"}
-    assert shares.grant("a").replicas == 2
-    shares.limit({}, UNLIMITED)
+    assert shares.allocation("a").replicas == 2
+    shares.set_limits({}, UNLIMITED)
     assert shares.affected() == {"a"}
-    assert shares.grant("a").replicas == 3
+    assert shares.allocation("a").replicas == 3
 
 
 def test_it_is_scarce_no_longer_than_somebody_asks_for_too_much() -> None:
     shares = Allocator[str]({"b": Quota(UNLIMITED._replace(gpus=2))}, UNLIMITED._replace(gpus=4))
-    shares.state(AllocationRequest("a", "a", ONE_GPU, 4))
+    shares.request(AllocationRequest("a", "a", ONE_GPU, 4))
     assert not shares.scarce
-    shares.state(AllocationRequest("b", "b", ONE_GPU, 1))
+    shares.request(AllocationRequest("b", "b", ONE_GPU, 1))
     assert shares.scarce
-    shares.state(AllocationRequest("a", "a", ONE_GPU, 3))
+    shares.request(AllocationRequest("a", "a", ONE_GPU, 3))
     assert not shares.scarce
-    shares.state(AllocationRequest("c", "c", ONE_GPU, 1))
+    shares.request(AllocationRequest("c", "c", ONE_GPU, 1))
     shares.withdraw("c")
     assert not shares.scarce
     shares.withdraw("a")
-    shares.state(AllocationRequest("b", "b", ONE_GPU, 3))
+    shares.request(AllocationRequest("b", "b", ONE_GPU, 3))
     assert shares.scarce, "its quota is 2"
-    shares.state(AllocationRequest("b", "b", ONE_GPU, 2))
+    shares.request(AllocationRequest("b", "b", ONE_GPU, 2))
     assert not shares.scarce
 
 
 def test_a_service_that_is_gone_is_not_affected() -> None:
     shares = Allocator[str]({}, UNLIMITED._replace(gpus=4))
     for name in "ab":
-        shares.state(AllocationRequest(name, name, ONE_GPU, 4))
-    assert [shares.grant(name).replicas for name in "ab"] == [2, 2]
-    shares.state(AllocationRequest("a", "a", ONE_GPU, 1))
+        shares.request(AllocationRequest(name, name, ONE_GPU, 4))
+    assert [shares.allocation(name).replicas for name in "ab"] == [2, 2]
+    shares.request(AllocationRequest("a", "a", ONE_GPU, 1))
     shares.settle()
     shares.withdraw("b")
     assert shares.affected() == {"a"}
@@ -130,8 +132,8 @@ def test_a_service_that_is_gone_is_not_affected() -> None:
 
 def test_more_room_counts_what_was_asked_before() -> None:
     shares = Allocator[str]({}, UNLIMITED._replace(gpus=1))
-    shares.state(AllocationRequest("a", "a", ONE_GPU, 3))
-    shares.limit({}, UNLIMITED._replace(gpus=3))
+    shares.request(AllocationRequest("a", "a", ONE_GPU, 3))
+    shares.set_limits({}, UNLIMITED._replace(gpus=3))
     assert not shares.scarce
-    shares.limit({}, UNLIMITED._replace(gpus=2))
-    assert shares.grant("a").replicas == 2
+    shares.set_limits({}, UNLIMITED._replace(gpus=2))
+    assert shares.allocation("a").replicas == 2

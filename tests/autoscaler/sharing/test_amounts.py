@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from hotplate.autoscaler.sharing.amounts import GIB, NOTHING, Amounts, over, said, total
+from hotplate.autoscaler.sharing.amounts import GIB, NOTHING, Amounts, amount_text, over, total
 
 SOME = Amounts(gpus=2, cpus=3, memory_bytes=5 * GIB, replicas=7)
 
@@ -29,6 +29,8 @@ def test_so_much_of_each_is_added_in_each_of_them() -> None:
 
 
 def test_amounts_in_words() -> None:
-    found = [said(dimension, amount) for dimension, amount in enumerate((2, 0.5, 12 * GIB, 1))]
+    found = [
+        amount_text(dimension, amount) for dimension, amount in enumerate((2, 0.5, 12 * GIB, 1))
+    ]
     assert found == ["2 GPUs", "0.5 CPUs", "12 GiB of memory", "1 replica"]
-    assert said(0, 1.23456) == "1.23 GPUs"
+    assert amount_text(0, 1.23456) == "1.23 GPUs"

@@ -78,7 +78,7 @@ def test_what_a_spreadsheet_writes_is_read(
         (HEADER + "1e12,1,a,acme\n", "line 2: arrival_s is .* from 0 to 10000000000"),
         (HEADER + "0,1e9,a,acme\n", "line 2: service_s is .* from 0 to 10000000"),
         (HEADER + '0,1,"a\nb",acme\nx,1,a,acme\n', "line 4: 'x,1,a,acme'"),
-        ("arrival_s," + HEADER + "0,0,1,a,acme\n", "column arrival_s is there twice"),
+        ("arrival_s," + HEADER + "0,0,1,a,acme\n", "column arrival_s appears twice"),
         (HEADER + "0,inf,a,acme\n", "line 2: service_s is inf"),
         (HEADER + "zero,1,a,acme\n", "line 2: 'zero,1,a,acme' is not a row"),
         (HEADER + "0,1,a\n", "line 2: '0,1,a' is not a row"),

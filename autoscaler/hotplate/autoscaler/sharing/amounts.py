@@ -1,4 +1,4 @@
-"""Amounts of what replicas take: GPUs, CPUs, memory, and how many they are."""
+"""Amounts of resources: GPUs, CPUs, memory, and the number of replicas."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 GIB = 1 << 30
 
-_DUST = 1e-9
-"""Rounding of sums such as 0.1 + 0.2 must not cost a replica."""
+_ROUNDING = 1e-9
+"""The tolerance in comparisons: the rounding of 0.1 + 0.2 must not cost a replica."""
 
 
 class Amounts(NamedTuple):
-    """So much of each; the order is that of what is usually scarcest."""
+    """An amount of each resource; usually the scarcest comes first."""
 
     gpus: float = 0.0
     cpus: float = 0.0
@@ -21,12 +21,12 @@ class Amounts(NamedTuple):
     replicas: float = 0.0
 
     def within(self, limit: Amounts) -> bool:
-        """Whether there is no more of anything than `limit` allows."""
+        """Whether no amount is above that of `limit`."""
         return (
-            self[0] <= limit[0] + _DUST
-            and self[1] <= limit[1] + _DUST
-            and self[2] <= limit[2] + _DUST
-            and self[3] <= limit[3] + _DUST
+            self[0] <= limit[0] + _ROUNDING
+            and self[1] <= limit[1] + _ROUNDING
+            and self[2] <= limit[2] + _ROUNDING
+            and self[3] <= limit[3] + _ROUNDING
         )
 
     def plus(self, other: Amounts, times: float = 1.0) -> Amounts:
@@ -44,11 +44,11 @@ UNLIMITED = Amounts(math.inf, math.inf, math.inf, math.inf)
 
 def over(amount: float, limit: float) -> bool:
     """Whether an amount is above its limit by more than rounding."""
-    return amount > limit + _DUST
+    return amount > limit + _ROUNDING
 
 
 def total(amounts: Iterable[tuple[Amounts, float]]) -> Amounts:
-    """The sum of so much of each."""
+    """The sum of (amounts, how often they count)."""
     gpus = cpus = memory_bytes = replicas = 0.0
     for each, times in amounts:
         gpus += times * each[0]
@@ -58,8 +58,8 @@ def total(amounts: Iterable[tuple[Amounts, float]]) -> Amounts:
     return Amounts(gpus, cpus, memory_bytes, replicas)
 
 
-def said(dimension: int, amount: float, digits: int = 3) -> str:
-    """`2 GPUs`, `0.5 CPUs`, `12 GiB of memory`, `1 replica`; to so many significant digits."""
+def amount_text(dimension: int, amount: float, digits: int = 3) -> str:
+    """`2 GPUs`, `0.5 CPUs`, `12 GiB of memory`, `1 replica`; to `digits` significant digits."""
     if dimension == Amounts._fields.index("memory_bytes"):
         return f"{amount / GIB:.{digits}g} GiB of memory"
     noun = ("GPU", "CPU", "", "replica")[dimension]

@@ -1,4 +1,4 @@
-"""Requests to simulate: who asks which deployment when, and how long it is worked on.
+"""Requests to simulate: when each comes, for which deployment, and how long it takes.
 
 A trace is CSV (gzip allowed) with the header `arrival_s,service_s,deployment,organization`, rows in
 order of arrival. `foreign_traces.py` reads public traces as they are published.
@@ -25,13 +25,13 @@ from hotplate.autoscaler.simulator.request import Request
 
 COLUMNS = ("arrival_s", "service_s", "deployment", "organization")
 MOST_S = {"arrival_s": 1e10, "service_s": 1e7}
-"""Seconds since 1970 are far below the first; a request of more than months would take hours to
-simulate, since some rules look at it every two seconds."""
+"""The largest values. Seconds since 1970 are far below the first. A request of several months would
+take hours to simulate, since some rules decide every two seconds."""
 
 MOST_REQUESTS = 10_000_000
-"""A million take 0.3 GB to read; some of ServeGen's clients would send a thousand millions."""
+"""A million requests take 0.3 GB to read; some of ServeGen's clients would send a billion."""
 MOST_CHARACTERS = 1_000_000
-"""Of the first line: more are no header, perhaps no lines at all."""
+"""The longest first line: a longer one is not a header, and the file may have no lines at all."""
 
 
 @dataclass
@@ -47,8 +47,8 @@ def read(paths: Iterable[Path], rng: random.Random) -> dict[str, RequestTrace]:
     """The requests of all files together, by deployment.
 
     A deployment's organization is that of its first request. `rng` draws the arrivals of traces
-    that tell rates alone. Raises TraceInvalid, whose message names the file, the line and what is
-    wrong.
+    that only have rates. Raises TraceInvalid, whose message names the file, the line and the
+    mistake.
     """
     paths = list(paths)
     names = _names(paths)
@@ -70,15 +70,15 @@ def read(paths: Iterable[Path], rng: random.Random) -> dict[str, RequestTrace]:
 
 
 def _names(paths: Iterable[Path]) -> dict[Path, str]:
-    """What the deployment of a foreign file is called: as the file, or where another file is called
-    so, by the whole path."""
+    """The name of each foreign file's deployment: the file's name, or the whole path where two
+    files have the same name."""
     stems = {path: path.name.partition(".")[0] for path in paths}
     counts = Counter(stems.values())
     return {path: stem if counts[stem] == 1 else str(path) for path, stem in stems.items()}
 
 
 def _checked(path: Path, name: str, rng: random.Random) -> Iterator[Request]:
-    """The file's requests, each of them usable, in order of arrival, at least one."""
+    """The file's requests, checked, in order of arrival; at least one."""
     before_s = 0.0
     request = None
     line = 1
@@ -126,7 +126,9 @@ def _rows(
     """Line number and request of each row, by the format that the first line shows."""
     first = file.readline(MOST_CHARACTERS)
     if "\0" in first:
-        raise TraceInvalid(f"{path} is no text; unpack it if it is an archive, and give its files")
+        raise TraceInvalid(
+            f"{path} is not a text file; unpack it if it is an archive, and give its files"
+        )
     read_line = foreign_traces.reader(first, name, rng)
     if read_line is not None:
         yield from _foreign(path, chain([first], file), read_line)
@@ -140,7 +142,7 @@ def _rows(
             else f"{path} is empty; its first line must be {','.join(COLUMNS)}"
         )
     if twice := [name for name in COLUMNS if header.count(name) > 1]:
-        raise TraceInvalid(f"{path}: column {twice[0]} is there twice; keep one of them")
+        raise TraceInvalid(f"{path}: column {twice[0]} appears twice; remove one of them")
     places = [header.index(name) for name in COLUMNS]
     rows = csv.reader(file)
     for row in rows:

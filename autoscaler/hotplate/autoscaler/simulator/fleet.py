@@ -12,7 +12,7 @@ from hotplate.autoscaler.simulator.arrivals import RequestTrace
 from hotplate.autoscaler.simulator.scaler import Scaler
 
 MEAN_WEIGHT = 0.1
-"""Weight of the newest request in the mean service time, once there are ten; the gateway's."""
+"""The weight of the newest request in the mean service time, from the tenth on; the gateway's."""
 
 
 class SimulatedReplica:
@@ -29,8 +29,8 @@ class SimulatedReplica:
         self.busy_s = 0.0
 
 
-class Begun(NamedTuple):
-    """A request that has its slot now."""
+class StartedRequest(NamedTuple):
+    """A request that has just got a slot."""
 
     replica: SimulatedReplica
     service_s: float
@@ -39,7 +39,7 @@ class Begun(NamedTuple):
 class SimulatedDeployment:
     """A FIFO queue before replicas of `concurrency` slots; the oldest with a free slot is next.
 
-    The simulation tells it what happens, and it answers with the requests that begin.
+    The simulation calls a method for each event, which returns the requests that begin.
     """
 
     def __init__(self, name: str, arrivals: RequestTrace, concurrency: int, scaler: Scaler) -> None:
@@ -50,37 +50,37 @@ class SimulatedDeployment:
         """When the next decision is due."""
         self.desired = 0
         self.granted = 0
-        """How many of the desired it may have."""
+        """How many of the desired replicas it may have."""
         self.live = 0
-        """Replicas that start or are ready."""
+        """How many replicas start or are ready."""
         self.total = 0
         """Requests in flight and queued."""
         self.ready: list[SimulatedReplica] = []
-        """Those that take requests, the oldest first."""
+        """Replicas that take requests, the oldest first."""
         self.starting: list[SimulatedReplica] = []
         self.running = 0
         self.waits_s = array("d")
         self.cold_hits = 0
         """Requests that found no ready replica when they came."""
         self.starts = self.standby_hits = 0
-        """Of all starts, those on an instance that was kept ready."""
+        """All starts, and those on an instance that was kept ready."""
         self.busy_s = self.idle_s = self.starting_s = 0.0
-        """What replicas cost, in each of their states; draining with work is busy."""
+        """Replica-seconds in each state; a draining replica with requests is busy."""
         self.changes: list[tuple[float, int]] = []
-        """When a replica's start began (+1), and when it had stopped (-1)."""
+        """When a replica's start began (+1) and when it stopped (-1)."""
         self.queued_area = self.running_area = 0.0
         """Queued and running requests, integrated over time."""
         self._concurrency = concurrency
         self._queue: deque[int] = deque()
         self._arrived = 0
         self.next_arrival_s = arrivals.arrival_s[0] if arrivals.arrival_s else math.inf
-        """When the next request comes; inf = there is none."""
+        """The time of the next request; inf = there is none."""
         self._replicas: Replicas | None = Replicas()
         self._free = 0
         self._ended = 0
         self._service_s = 0.0
         self.ended_at = 0.0
-        """When a request ended last."""
+        """When the last request ended."""
         self._at = 0.0
 
     @property
@@ -89,7 +89,7 @@ class SimulatedDeployment:
 
     @property
     def kept(self) -> int:
-        """Of those desired, how many have nothing to do."""
+        """How many of the desired replicas have no work."""
         return max(0, self.desired - -(-self.total // self._concurrency))
 
     def demand(self) -> Demand:
@@ -102,8 +102,8 @@ class SimulatedDeployment:
             replicas = self._replicas = Replicas(len(self.ready), starting_at)
         return replicas
 
-    def arrive(self, now: float) -> Begun | None:
-        """The next request is here: it begins, or waits."""
+    def arrive(self, now: float) -> StartedRequest | None:
+        """The next request comes, and begins or waits."""
         self._pass(now)
         request, times = self._arrived, self.arrivals.arrival_s
         self._arrived = following = request + 1
@@ -117,8 +117,8 @@ class SimulatedDeployment:
         self._free -= 1
         return self._begin(request, self._oldest_free(), now)
 
-    def finish(self, ended: Begun, now: float) -> Begun | None:
-        """A request has ended: the one that waits longest has its slot, unless it drains."""
+    def finish(self, ended: StartedRequest, now: float) -> StartedRequest | None:
+        """A request has ended; unless its replica drains, the longest waiting one gets the slot."""
         self._pass(now)
         self._learn(ended.service_s)
         self.ended_at = now
@@ -145,8 +145,8 @@ class SimulatedDeployment:
         self.starting.append(replica)
         return replica
 
-    def become_ready(self, replica: SimulatedReplica, now: float) -> list[Begun]:
-        """A cold start has ended; of those that wait begin as many as fit."""
+    def become_ready(self, replica: SimulatedReplica, now: float) -> list[StartedRequest]:
+        """A cold start has ended; as many waiting requests begin as there are slots."""
         self._pass(now)
         self._replicas = None
         self.starting.remove(replica)
@@ -159,9 +159,8 @@ class SimulatedDeployment:
         return begun
 
     def stop_one(self, now: float) -> SimulatedReplica:
-        """The youngest that starts; else the one with the least to do, the youngest of them.
-
-        What it works on it ends first.
+        """Stop the youngest starting replica, or else the youngest of those with the fewest
+        requests, which finishes them first.
         """
         self.live -= 1
         self._replicas = None
@@ -184,13 +183,13 @@ class SimulatedDeployment:
                 return replica
         raise AssertionError(f"{self.name}: {self._free} slots are free, and no replica has one")
 
-    def _begin(self, request: int, replica: SimulatedReplica, now: float) -> Begun:
+    def _begin(self, request: int, replica: SimulatedReplica, now: float) -> StartedRequest:
         self.waits_s.append(now - self.arrivals.arrival_s[request])
         if not replica.running:
             replica.busy_since = now
         replica.running += 1
         self.running += 1
-        return Begun(replica, self.arrivals.service_s[request])
+        return StartedRequest(replica, self.arrivals.service_s[request])
 
     def _learn(self, service_s: float) -> None:
         self._ended += 1
@@ -205,7 +204,7 @@ class SimulatedDeployment:
         self.idle_s += now - replica.ready_at - replica.busy_s
 
     def _pass(self, now: float) -> None:
-        """Time goes by until now."""
+        """Time passes until `now`."""
         past_s = now - self._at
         self._at = now
         self.queued_area += len(self._queue) * past_s

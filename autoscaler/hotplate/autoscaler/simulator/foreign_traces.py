@@ -1,8 +1,8 @@
 """Public traces of language models, read as they are published. Each file is one deployment.
 
-They tell tokens, or only rates, and not how long a request was worked on. That is modelled: 20 ms
-per generated token and 0.2 ms per token of context, about what a model of ten billion parameters
-takes on one GPU with a full batch.
+They have tokens, or only rates, and no durations. These are modelled: 20 ms per generated token and
+0.2 ms per token of context, about what a model of ten billion parameters takes on one GPU with a
+full batch.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from hotplate.autoscaler.simulator.request import Request
 GENERATED_TOKEN_S = 0.020
 CONTEXT_TOKEN_S = 0.0002
 CONTEXT_TOKENS, GENERATED_TOKENS = 1000, 200
-"""Of every request, where a trace tells rates alone."""
+"""The tokens assumed for every request where a trace only has rates."""
 WINDOW_S = 600.0
-"""ServeGen's: each line is the rate of such a window."""
+"""ServeGen's window: each line is the rate of one."""
 MOST_PER_S = 1e4
-"""No client asks more often."""
+"""The highest rate of one client, requests/s; a higher one is a mistake."""
 
 Reader = Callable[[str], Iterator[Request]]
-"""Gives the requests of one line. Raises ValueError, KeyError, TypeError or ArithmeticError for a
-wrong one."""
+"""Returns the requests of one line. Raises ValueError, KeyError, TypeError or ArithmeticError for
+an invalid line."""
 
 
 def reader(first: str, name: str, rng: random.Random) -> Reader | None:
-    """What reads the lines of a file whose first line this is; None where it is not known.
+    """The reader for a file with this first line; None = the format is not known.
 
-    `name` is what the deployment is called. The first line is to be read too.
+    `name`: the name of the deployment. The reader shall get the first line too.
     """
     if first.strip() == "TIMESTAMP,ContextTokens,GeneratedTokens":
         return _Azure(name)
@@ -46,12 +46,12 @@ def reader(first: str, name: str, rng: random.Random) -> Reader | None:
 
 
 def service_s(context_tokens: int, generated_tokens: int) -> float:
-    """How long a replica works on a request of so many tokens, seconds."""
+    """How long a replica works on a request with these tokens, seconds."""
     return CONTEXT_TOKEN_S * context_tokens + GENERATED_TOKEN_S * generated_tokens
 
 
 class _Azure:
-    """Azure's LLM inference traces of 2023: times of day, tokens."""
+    """Azure's LLM inference traces of 2023: dates and tokens."""
 
     def __init__(self, name: str) -> None:
         self._name = name

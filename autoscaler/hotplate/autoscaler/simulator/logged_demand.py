@@ -1,10 +1,10 @@
-"""Requests built again from what a platform has kept of its demand.
+"""Requests reconstructed from the demand that a platform has logged.
 
-A log is JSON lines, as `hotplate why NAME --log` prints them, of one deployment or of several.
-Those of the kind `demand` count: at a time, how many requests had come since the line before, and
-how long one lasts on average. They are taken to have come evenly in the second before, as the
-platform keeps a line a second at most, and to have lasted as long as the mean that was known when
-they had ended: before, they are not in it.
+A log consists of JSON lines, as `hotplate why NAME --log` prints them, of one or more deployments.
+Lines of the kind `demand` are used: each has a time, the number of requests that came since the
+line before, and the mean duration of a request. The requests are assumed to have come evenly in the
+second before the line, since the platform logs at most one line a second, and to have lasted as
+long as the mean of the first line by which they had ended.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ from hotplate.autoscaler.errors import TraceInvalid
 from hotplate.autoscaler.simulator.arrivals import MOST_S, RequestTrace
 
 SAMPLE_S = 1.0
-"""What came with a line came in this time before it."""
+"""The requests of a line came within this time before it."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One line."""
+    """One line of demand."""
 
     at_s: float
     service: str
     organization: str
     arrived: int
     service_s: float
-    there: int
+    outstanding: int
     """Requests in flight or queued."""
 
 
 def read_log(paths: Iterable[Path]) -> dict[str, RequestTrace]:
-    """The requests of each service, as `deployment` or, if it has several, `deployment/service`.
+    """The requests of each service, by `deployment`, or `deployment/service` where it has several.
 
-    Times are seconds from the first line. Raises TraceInvalid, whose message names the file, the
-    line and what is wrong.
+    Times are seconds since the first line. Raises TraceInvalid, whose message names the file, the
+    line and the mistake.
     """
     found: dict[str, dict[str, list[Sample]]] = defaultdict(lambda: defaultdict(list))
     paths = list(paths)
@@ -61,7 +61,7 @@ def read_log(paths: Iterable[Path]) -> dict[str, RequestTrace]:
                 trace[name] = arrivals
     if not trace:
         names = ", ".join(map(str, paths))
-        raise TraceInvalid(f"{names}: no request has come in it; give a log with demand in it")
+        raise TraceInvalid(f"{names}: the log has no requests; give one of a deployment in use")
     return trace
 
 
@@ -77,7 +77,7 @@ def _samples(path: Path) -> Iterator[tuple[str, Sample]]:
         raise TraceInvalid(f"{path} cannot be read ({error}); give a log") from error
     except UnicodeDecodeError as error:
         raise TraceInvalid(
-            f"{path}, after line {number}: not UTF-8 ({error.reason}); unpack it if it is packed"
+            f"{path}, after line {number}: not UTF-8 ({error.reason}); unpack a compressed file"
         ) from error
     except (ValueError, KeyError, TypeError, OverflowError) as error:
         raise TraceInvalid(
@@ -86,20 +86,23 @@ def _samples(path: Path) -> Iterator[tuple[str, Sample]]:
 
 
 def _sample(entry: dict[str, Any]) -> Sample:
-    """Raises KeyError, TypeError or ValueError for what is no demand."""
+    """The sample of one line. Raises KeyError, TypeError or ValueError for an invalid line."""
     arrived, service_s = int(entry["arrived"]), float(entry["service_s"])
     if arrived < 0 or not 0 <= service_s <= MOST_S["service_s"]:
         raise ValueError("arrived and service_s must be numbers from 0 on, service_s at most 1e7")
     at_s = datetime.fromisoformat(entry["at"]).timestamp()
-    there = int(entry["in_flight"]) + int(entry["queued"])
+    outstanding = int(entry["in_flight"]) + int(entry["queued"])
     return Sample(
-        at_s, str(entry["service"]), str(entry["organization"]), arrived, service_s, there
+        at_s, str(entry["service"]), str(entry["organization"]), arrived, service_s, outstanding
     )
 
 
 def _arrivals(name: str, samples: list[Sample], began: float) -> RequestTrace:
     if any(one.arrived for one in samples) and not any(one.service_s for one in samples):
-        raise TraceInvalid(f"{name}: no request has ended in the log, so none's length is known")
+        raise TraceInvalid(
+            f"{name}: no request has ended in the log, so their duration is not known; "
+            "give a longer log"
+        )
     arrivals = RequestTrace(samples[0].organization)
     before = 0.0
     for sample, length_s in zip(samples, _lengths_s(samples), strict=True):
@@ -113,10 +116,11 @@ def _arrivals(name: str, samples: list[Sample], began: float) -> RequestTrace:
 
 
 def _lengths_s(samples: list[Sample]) -> list[float]:
-    """Of the requests of each line; the last known of those whose end the log does not have."""
+    """The mean duration of each line's requests; the last known one where the log ends before
+    they do."""
     came = list(accumulate(sample.arrived for sample in samples))
     known = [
-        (total - sample.there, sample.service_s)
+        (total - sample.outstanding, sample.service_s)
         for total, sample in zip(came, samples, strict=True)
     ]
     last_s = next((sample.service_s for sample in reversed(samples) if sample.service_s), 0.0)

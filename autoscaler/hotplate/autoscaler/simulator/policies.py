@@ -9,7 +9,7 @@ from typing import Literal
 
 from hotplate.autoscaler.policy import Policy
 from hotplate.autoscaler.sharing.allocation import Quota
-from hotplate.autoscaler.simulator import peers
+from hotplate.autoscaler.simulator import baselines
 from hotplate.autoscaler.simulator.arrivals import RequestTrace
 from hotplate.autoscaler.simulator.fleet import SimulatedDeployment
 from hotplate.autoscaler.simulator.outcome import Outcome, outcome
@@ -20,26 +20,26 @@ from hotplate.autoscaler.simulator.standby_pool import TYPE
 from hotplate.autoscaler.standby.planner import StandbyPolicy
 
 STANDBY_SHARE = 0.1
-"""Of a cold start, what is left on an instance that is ready: a warm process of the environment
-took 0.05 to 0.15."""
+"""The share of a cold start that a start on a ready instance takes: a warm process of the
+environment took 0.05 to 0.15."""
 
 
 @dataclass(frozen=True)
 class Setup:
-    """What is simulated, the policy aside."""
+    """What is simulated, apart from the policy."""
 
     cold_start_s: float = 60.0
-    """Every start takes that long."""
+    """The duration of every start."""
     concurrency: int = 1
-    """Slots of one replica."""
+    """How many slots one replica has."""
     instances: int | None = None
-    """GPUs that there are; None = no limit."""
+    """The number of GPUs; None = no limit."""
     quotas: Mapping[str, Quota] = field(default_factory=dict)
     """Bounds and weights of organizations."""
     standby: int | Literal["auto"] = 0
-    """Empty instances that are kept ready; auto = as many as the planner says."""
+    """How many empty instances are kept ready; auto = as many as the planner says."""
     price_gpu_s: float = Policy.price_gpu_s
-    """Of our own policy: GPU-seconds that one avoided cold start is worth."""
+    """For our own policy: how many GPU-seconds one avoided cold start is worth."""
 
     @property
     def hardware(self) -> Hardware:
@@ -69,12 +69,12 @@ def _ours(setup: Setup) -> Scaler:
 
 POLICIES: Mapping[str, Callable[[Setup], Scaler]] = {
     "ours": _ours,
-    "knative-kpa": lambda setup: peers.KnativeKpa(setup.concurrency),
-    "hpa": lambda setup: peers.Hpa(setup.concurrency),
-    "bentocloud": lambda setup: peers.BentoCloud(setup.concurrency),
-    "ray-serve": lambda setup: peers.RayServe(setup.concurrency),
-    "kubeai": lambda setup: peers.KubeAi(setup.concurrency),
-    "modal-idle": lambda setup: peers.ModalIdle(setup.concurrency),
+    "knative-kpa": lambda setup: baselines.KnativeKpa(setup.concurrency),
+    "hpa": lambda setup: baselines.Hpa(setup.concurrency),
+    "bentocloud": lambda setup: baselines.BentoCloud(setup.concurrency),
+    "ray-serve": lambda setup: baselines.RayServe(setup.concurrency),
+    "kubeai": lambda setup: baselines.KubeAi(setup.concurrency),
+    "modal-idle": lambda setup: baselines.ModalIdle(setup.concurrency),
 }
 
 
@@ -84,7 +84,7 @@ def simulate(
     setup: Setup,
     decided: Callable[[Decided], None] | None = None,
 ) -> tuple[Outcome, Sequence[SimulatedDeployment]]:
-    """The trace under the policy of that name; `decided` is told each decision, by time.
+    """The trace under the policy of that name; `decided` gets each decision, in order of time.
 
     Raises SimulationLost.
     """

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 class Request(NamedTuple):
     arrival_s: float
-    """Seconds from the trace's beginning."""
+    """Seconds since the beginning of the trace."""
     service_s: float
-    """How long a replica works on it."""
+    """How long a replica works on the request, seconds."""
     deployment: str
     organization: str

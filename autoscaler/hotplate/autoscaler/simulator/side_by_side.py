@@ -1,4 +1,4 @@
-"""Deployments that share nothing, simulated by as many processes as there are processors."""
+"""Deployments that share nothing, simulated in parallel by a process per processor."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from hotplate.autoscaler.errors import SimulationLost
 from hotplate.autoscaler.simulator.fleet import SimulatedDeployment
 
 WORTH = 50_000
-"""Requests for which a process more is worth what it costs: about a second of ours."""
+"""The number of requests for which one more process pays off: about a second of simulation."""
 
 Run = Callable[[Sequence[SimulatedDeployment]], None]
-"""Simulates these fleets to their end."""
+"""Simulates these deployments to their end."""
 
 
 def processes_for(fleets: Sequence[SimulatedDeployment]) -> int:
-    """How many processes simulate these fleets soonest."""
+    """How many processes finish these deployments soonest."""
     requests = sum(len(fleet.arrivals.arrival_s) for fleet in fleets)
     return min(len(os.sched_getaffinity(0)), len(fleets), 1 + requests // WORTH)
 
@@ -28,9 +28,9 @@ def processes_for(fleets: Sequence[SimulatedDeployment]) -> int:
 def run_side_by_side(
     fleets: Sequence[SimulatedDeployment], run: Run, processes: int
 ) -> list[SimulatedDeployment]:
-    """The fleets, each as `run` left it, in the same order. Raises SimulationLost.
+    """The deployments after `run`, in the same order. Raises SimulationLost.
 
-    Of those that go to other processes it is a copy that has been simulated.
+    Those that other processes simulate are returned as copies.
     """
     own, *others = parted(fleets, processes)
     fork = multiprocessing.get_context("fork")
@@ -57,14 +57,14 @@ def _received(line: Connection) -> list[SimulatedDeployment]:
         fleets: list[SimulatedDeployment] = line.recv()
     except EOFError:
         raise SimulationLost(
-            "a process that simulated some of the deployments was killed, perhaps for want of "
+            "a process that simulated some of the deployments was killed, perhaps for lack of "
             "memory; give a shorter trace"
         ) from None
     return fleets
 
 
 def parted(fleets: Sequence[SimulatedDeployment], parts: int) -> list[list[SimulatedDeployment]]:
-    """Parts with about as many requests each: the largest fleet goes where the fewest are."""
+    """Parts with about as many requests each: the largest deployment goes to the smallest part."""
     found: list[list[SimulatedDeployment]] = [[] for _ in range(parts)]
     counts = [0] * parts
     for fleet in sorted(fleets, key=lambda one: -len(one.arrivals.arrival_s)):
@@ -77,7 +77,7 @@ def parted(fleets: Sequence[SimulatedDeployment], parts: int) -> list[list[Simul
 def _simulate(
     share: Sequence[SimulatedDeployment], run: Run, line: Connection, end: Connection
 ) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # it ends with us, and has nothing to say
-    line.close()  # else it would wait for ever for a parent that was killed
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends it without a traceback
+    line.close()  # otherwise it would wait for ever for a parent that was killed
     run(share)
     end.send(share)

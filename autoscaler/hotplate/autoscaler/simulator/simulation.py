@@ -18,24 +18,28 @@ from hotplate.autoscaler.sharing.allocation import (
     allocate,
 )
 from hotplate.autoscaler.sharing.amounts import UNLIMITED, Amounts
-from hotplate.autoscaler.simulator.fleet import Begun, SimulatedDeployment, SimulatedReplica
+from hotplate.autoscaler.simulator.fleet import (
+    SimulatedDeployment,
+    SimulatedReplica,
+    StartedRequest,
+)
 from hotplate.autoscaler.simulator.scaler import MAX_REPLICAS
 from hotplate.autoscaler.simulator.standby_pool import SimulatedPool
 from hotplate.autoscaler.standby.planner import StandbyPolicy
 
 EPSILON_S = 1e-6
-"""A decision that asks to be made again at once is made this much later: time must go on."""
+"""A decision that is due again at once is made this much later, so that time goes on."""
 
 
 FINISH, READY, MADE, ARRIVE, DECIDE = range(5)
-"""What happens; of what happens at the same time the lowest comes first."""
+"""The kinds of event; of events at the same time the lowest kind comes first."""
 
 
 @dataclass(frozen=True)
 class Decided:
-    """Another number of replicas is desired, or granted, because of this or another deployment.
+    """A changed number of desired or granted replicas, because of this or another deployment.
 
-    In the order in which they are told, `granted` is never more than there is.
+    In the order in which they are published, `granted` never exceeds what there is.
     """
 
     at_s: float
@@ -48,14 +52,14 @@ class Decided:
 
 @dataclass(frozen=True)
 class Hardware:
-    """What replicas run on, and who may have how much of it."""
+    """What replicas run on, and how much of it each organization may have."""
 
     cold_start_s: float
-    """Every start takes that long, and so does making an instance ready."""
+    """The duration of every start, and of making an instance ready."""
     standby_start_s: float = 0.0
-    """A start on an instance that is ready takes that long."""
+    """The duration of a start on a ready instance."""
     instances: float = math.inf
-    """GPUs that there are."""
+    """The number of GPUs."""
     quotas: Mapping[str, Quota] = field(default_factory=dict)
     standby: StandbyPolicy | None = None
     """None = no instance is kept ready."""
@@ -66,15 +70,15 @@ class Hardware:
 
     @property
     def shared(self) -> bool:
-        """Whether what one deployment does touches another."""
+        """Whether what one deployment does affects another."""
         return self.scarce or self.standby is not None
 
 
 class Simulation:
     """One policy over some deployments, which share the hardware.
 
-    Wishes for more than there is are granted as the product grants them; what is granted and has
-    no room, because another's replica still drains, waits for it.
+    Requests for more than there is are granted as by the product. A granted replica waits while
+    another deployment's replica still drains on its instance.
     """
 
     def __init__(
@@ -89,11 +93,12 @@ class Simulation:
         self._pool = None if hardware.standby is None else SimulatedPool(hardware.standby)
         self._capacity = UNLIMITED._replace(gpus=hardware.instances)
         self._used = 0
-        """Instances that replicas have, or that are empty and kept ready."""
-        self._held: Counter[str] = Counter()
-        """Replicas of each organization; what drains counts until it is gone."""
+        """Instances that replicas use, or that are empty and kept ready."""
+        self._running_replicas: Counter[str] = Counter()
+        """The replicas of each organization, draining ones included."""
         self._lacking: dict[SimulatedDeployment, None] = {}
-        """Those with a grant that there is no room for yet, who has waited longest first."""
+        """Deployments with granted replicas that find no free instance yet, the longest waiting
+        first."""
         self._standby_s = 0.0
         self._events: list[tuple[float, int, int, SimulatedDeployment, object]] = []
         self._order = count()
@@ -103,11 +108,11 @@ class Simulation:
 
     @property
     def standby_s(self) -> float:
-        """What empty instances have cost, until the last replica stopped."""
+        """The instance-seconds of empty instances until the last replica stopped."""
         return self._standby_s
 
     def run(self) -> None:
-        """Until the last request has ended and the last replica has stopped."""
+        """Simulate until the last request has ended and the last replica has stopped."""
         events = self._events
         if self._pool is not None and events:
             began_at, *_, fleet, _ = events[0]
@@ -125,7 +130,7 @@ class Simulation:
                     self._at(next_s, ARRIVE, fleet)
                 self._changed(fleet, now)
             elif kind == FINISH:
-                assert isinstance(subject, Begun)
+                assert isinstance(subject, StartedRequest)
                 if begun := fleet.finish(subject, now):
                     self._at(now + begun.service_s, FINISH, fleet, begun)
                 replica = subject.replica
@@ -163,7 +168,7 @@ class Simulation:
             self._due(fleet, max(next_at, now + EPSILON_S))
 
     def _follow(self, fleet: SimulatedDeployment, now: float) -> None:
-        """Starts and stops replicas until there are as many as granted, or no instance is free."""
+        """Start and stop replicas until there are as many as granted, or no instance is free."""
         while fleet.live > fleet.granted:
             replica = fleet.stop_one(now)
             if not replica.running:
@@ -175,37 +180,37 @@ class Simulation:
         self._lacking.pop(fleet, None)
 
     def _grant(self, fleet: SimulatedDeployment, step: Decision, now: float) -> None:
-        """Gives each as much of what it desires as there is, after one has changed its mind."""
+        """Allocate replicas among all deployments after one desires another number."""
         if not self._hardware.scarce:
             fleet.granted = fleet.desired
-            self._tell(fleet, Allocation(fleet.desired), now, step)
+            self._publish(fleet, Allocation(fleet.desired), now, step)
             return
         each = Amounts(gpus=1, replicas=1)
-        asks = [
+        requests = [
             AllocationRequest(one, one.organization, each, one.desired, one.kept, one.live)
             for one in self._fleets
             if one.desired or one.granted
         ]
-        grants = allocate(asks, self._hardware.quotas, self._capacity)
+        grants = allocate(requests, self._hardware.quotas, self._capacity)
         grants.setdefault(fleet, Allocation(0))
         for one in sorted(grants, key=lambda one: grants[one].replicas - one.granted):
             before, one.granted = one.granted, grants[one].replicas
             if one is fleet:
-                self._tell(one, grants[one], now, step)
+                self._publish(one, grants[one], now, step)
             elif one.granted != before:
-                self._tell(one, grants[one], now)
+                self._publish(one, grants[one], now)
         others = [one for one in grants if one is not fleet and one.live != one.granted]
         for one in sorted(others, key=lambda one: one.granted - one.live):
             self._follow(one, now)
 
-    def _tell(
+    def _publish(
         self,
         fleet: SimulatedDeployment,
         grant: Allocation,
         now: float,
         step: Decision | None = None,
     ) -> None:
-        """`step` is the decision that led to it; None = another deployment's."""
+        """Publish a decision; `step` is the cause, None = that of another deployment."""
         if self._decided is not None:
             why = filter(None, (step.why() if step else "", grant.reason))
             reason = "; ".join(why) or f"all {fleet.desired} granted"
@@ -213,12 +218,12 @@ class Simulation:
             self._decided(Decided(now, name, live, fleet.desired, grant.replicas, reason))
 
     def _start(self, fleet: SimulatedDeployment, now: float) -> bool:
-        """A replica starts, on an instance that is ready, or else a new one, if there is one.
+        """Start a replica on a ready instance, or else on a new one; False = there is none.
 
-        No replica waits behind the start of a standby that has only just been ordered.
+        A replica does not wait for a standby that has only just been ordered.
         """
         limit = self._hardware.quotas.get(fleet.organization, NO_QUOTA).limit
-        if self._held[fleet.organization] >= min(limit.gpus, limit.replicas):
+        if self._running_replicas[fleet.organization] >= min(limit.gpus, limit.replicas):
             return False
         pool = self._pool
         hit = pool is not None and pool.take(now)
@@ -226,7 +231,7 @@ class Simulation:
             self._used += 1
         elif not hit and not (pool and pool.give_up(now, self._hardware.standby_start_s)):
             return False
-        self._held[fleet.organization] += 1
+        self._running_replicas[fleet.organization] += 1
         cold_start_s = self._hardware.standby_start_s if hit else self._hardware.cold_start_s
         replica = fleet.start(now, cold_start_s)
         self._at(replica.ready_at, READY, fleet, replica)
@@ -237,30 +242,30 @@ class Simulation:
         return True
 
     def _released(self, fleet: SimulatedDeployment, now: float) -> None:
-        """A replica has left its instance: it is parked, or free."""
-        self._held[fleet.organization] -= 1
+        """A replica has left its instance, which becomes a standby or is free."""
+        self._running_replicas[fleet.organization] -= 1
         if self._pool is None:
             self._used -= 1
         else:
             self._pool.park(now)
-            self._supply(now)  # before what nobody waits for is given back
+            self._supply(now)  # before unneeded instances are given back
             self._refill(self._pool, fleet, now)
-            self._standby_s = self._pool.held_s
+            self._standby_s = self._pool.empty_s
         self._supply(now)
 
     def _made(self, fleet: SimulatedDeployment, instance: str, now: float) -> None:
-        """An instance that was ordered is ready."""
+        """An ordered instance is ready."""
         if self._pool is not None and self._pool.made(instance, now):
             self._supply(now)
             self._refill(self._pool, fleet, now)
 
     def _supply(self, now: float) -> None:
-        """What has waited longest gets what there is, if it is still granted."""
+        """Start replicas for deployments that wait for an instance, the longest waiting first."""
         for fleet in tuple(self._lacking):
             self._follow(fleet, now)
 
     def _refill(self, pool: SimulatedPool, fleet: SimulatedDeployment, now: float) -> None:
-        """As many empty instances are ordered and given back as the planner says."""
+        """Order and give back empty instances as the planner says."""
         room = 0.0 if self._lacking else self._hardware.instances - self._used
         ordered, gone = pool.plan(now, room)
         self._used += len(ordered) - gone
@@ -270,7 +275,7 @@ class Simulation:
             self._supply(now)
 
     def _due(self, fleet: SimulatedDeployment, at: float) -> None:
-        """The fleet's next decision is at that time, if not before."""
+        """The deployment's next decision is due at that time, if not before."""
         if at < fleet.due_at:
             fleet.due_at = at
             self._at(at, DECIDE, fleet)

@@ -11,26 +11,26 @@ TYPE = "gpu"
 
 
 class SimulatedPool:
-    """Of one simulation; all deployments share it. Times are virtual seconds."""
+    """The standby instances that all deployments share. Times are virtual seconds."""
 
     def __init__(self, policy: StandbyPolicy) -> None:
         self._policy = policy
         self._planner = StandbyPlanner(now=0.0)
         self._ready: dict[str, None] = {}
-        """Ids, the oldest first."""
+        """The ids of ready instances, the oldest first."""
         self._making: dict[str, float] = {}
-        """Since when, by id."""
+        """When each instance was ordered, by id."""
         self._ids = count()
         self._at = 0.0
-        self.held_s = 0.0
-        """What instances have cost while they were empty: on their way, or ready."""
+        self.empty_s = 0.0
+        """For how long instances were empty, ordered or ready, in instance-seconds."""
 
     @property
     def ready(self) -> int:
         return len(self._ready)
 
     def take(self, now: float) -> bool:
-        """Have a ready one for a replica, if there is one."""
+        """Take a ready instance for a replica, if there is one."""
         self._pass(now)
         if not self._ready:
             return False
@@ -38,8 +38,8 @@ class SimulatedPool:
         return True
 
     def give_up(self, now: float, younger_s: float) -> bool:
-        """Let a replica start where the one ordered last was to be, if that was at most so long
-        ago: what has been on its way for longer is ready sooner than a start of its own."""
+        """Give up the last ordered instance for a replica that starts in its place, if it was
+        ordered at most `younger_s` ago: an older one is ready sooner than that start."""
         self._pass(now)
         if not self._making or now - next(reversed(self._making.values())) > younger_s:
             return False
@@ -56,7 +56,7 @@ class SimulatedPool:
         self._ready[f"{next(self._ids)}"] = None
 
     def made(self, instance: str, now: float) -> bool:
-        """One that was ordered is there; False if it was given back meanwhile."""
+        """An ordered instance is ready; False if it was given back in the meantime."""
         since = self._making.get(instance)
         if since is None:
             return False
@@ -67,7 +67,8 @@ class SimulatedPool:
         return True
 
     def plan(self, now: float, room: float) -> tuple[list[str], int]:
-        """Follow the planner: ids of those ordered now, at most `room`, and how many went."""
+        """Do what the planner says. Returns the ids of newly ordered instances, at most `room`, and
+        how many were given back."""
         self._pass(now)
         stock = Stock(tuple(self._ready), tuple(self._making))
         plan = self._planner.plan({TYPE: stock}, self._policy, now)[TYPE]
@@ -81,5 +82,5 @@ class SimulatedPool:
         return ordered, len(plan.give_back)
 
     def _pass(self, now: float) -> None:
-        self.held_s += (len(self._ready) + len(self._making)) * (now - self._at)
+        self.empty_s += (len(self._ready) + len(self._making)) * (now - self._at)
         self._at = now

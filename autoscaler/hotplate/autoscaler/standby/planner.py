@@ -1,10 +1,10 @@
 """How many empty instances to keep ready, per instance type, so that starts find one.
 
-A start *needs n* when it is the n-th within one refill time, the time from ordering an instance
-until it is ready: so many must have been ready before for this one to find its own. Of each type
-as many are wanted as nine of ten starts of the last seven days needed, and at least the scaling
-step. An instance that a replica leaves is parked, so it is standby at once, and only given back
-when it is not wanted.
+A start *needs n* when it is the n-th within one refill time, which is the time from ordering an
+instance until it is ready: n instances must have been ready for this start to find one. Of each
+type, the planner wants as many as nine of ten starts of the last seven days needed, and at least
+the scaling step. When a replica ends, its instance becomes a standby at once, and is only given
+back if it is not wanted.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from hotplate.autoscaler.rules.proposal import seconds
 from hotplate.autoscaler.standby.start_history import HISTORY_S, StartHistory
 
 TYPES_KEPT = 1000
-"""Instance types of which starts are remembered; of more, those used last."""
+"""How many instance types have a history; beyond that, the least recently used is dropped."""
 
 
 @dataclass(frozen=True)
 class StandbyPolicy:
-    """What an operator allows; of all types together where not said otherwise."""
+    """What an operator allows; limits are over all types together unless stated otherwise."""
 
     step: int = 1
-    """Instances by which a deployment scales at once: at least so many per type in use."""
+    """By how many instances a deployment scales at once: the least number per type in use."""
     share: float = 0.9
-    """Of the starts, how many should find an instance ready."""
+    """The share of starts that should find an instance ready."""
     max_instances: float = math.inf
     memory_bytes: float = math.inf
     unused_s: float = HISTORY_S
@@ -37,19 +37,19 @@ class StandbyPolicy:
     min_starts: int = 1
     """A type with fewer starts in seven days wants none."""
     fixed: Mapping[str, int] = field(default_factory=dict)
-    """Per type, a number that holds instead of what was learnt."""
+    """By type, a number that replaces what was learnt."""
 
 
 @dataclass(frozen=True)
 class Stock:
-    """What there is of one instance type, as ids, the oldest first."""
+    """The standby instances of one type, as ids, the oldest first."""
 
     ready: tuple[str, ...] = ()
-    """Empty and ready, parked ones among them."""
+    """Empty and ready ones, including those that replicas have left."""
     making: tuple[str, ...] = ()
-    """On their way to be ready."""
+    """Ordered ones that are not ready yet."""
     memory_bytes: int = 0
-    """What one costs while it is kept."""
+    """The memory that one takes while it is kept."""
 
 
 @dataclass(frozen=True)
@@ -58,16 +58,16 @@ class TypePlan:
 
     wanted: int
     make: int
-    """How many more to make ready."""
+    """How many more to order."""
     keep: tuple[str, ...]
-    """Of those that there are, also those on their way."""
+    """Existing ones to keep, ready or ordered."""
     give_back: tuple[str, ...]
     reason: str
 
 
 @dataclass
 class _StandbyProposal:
-    """How many a type should have, and how many it gets within the bounds."""
+    """How many instances a type should have, and how many it gets within the limits."""
 
     wanted: int
     reason: str
@@ -76,21 +76,21 @@ class _StandbyProposal:
     memory_bytes: int
     granted: int = 0
     bound: str = ""
-    """Which bound keeps it below `wanted`."""
+    """Which limit keeps it below `wanted`."""
 
 
 class StandbyPlanner:
-    """Plans for all instance types of a cluster, or of one machine. Pure: no clock, no I/O.
+    """Plans for all instance types of a cluster, or of one machine. It is pure: no clock, no I/O.
 
     Call `started` for each start of a replica, `refilled` when an instance has been made ready,
     and `plan` after that, when an instance is released, and every minute. `now` never goes back.
-    `memory` is what an earlier planner had learnt (its `memory()`); raises `MemoryInvalid` if it
-    is something else.
+    `memory` is what an earlier planner learnt (its `memory()`). Raises `MemoryInvalid` if it is
+    anything else.
     """
 
     def __init__(self, now: float, memory: Mapping[str, Any] | None = None) -> None:
         self._types: dict[str, StartHistory] = {}
-        """Those used last at the end."""
+        """By type, the most recently used at the end."""
         for instance_type, data in (memory or {}).items():
             try:
                 self._types[instance_type] = StartHistory.from_json(data, now)
@@ -100,7 +100,7 @@ class StandbyPlanner:
     def started(
         self, instance_type: str, now: float, *, hit: bool = False, organization: str = ""
     ) -> None:
-        """A replica starts on an instance of this type; `hit` = on one that was standby."""
+        """A replica starts on an instance of this type; `hit`: whether it was a standby."""
         history = self._types.pop(instance_type, None) or StartHistory()
         self._types[instance_type] = history
         history.started(now, hit, organization)
@@ -108,12 +108,12 @@ class StandbyPlanner:
             del self._types[next(iter(self._types))]
 
     def refilled(self, instance_type: str, refill_s: float) -> None:
-        """An instance of this type was ready so long after it was ordered."""
+        """An instance of this type was ready `refill_s` seconds after it was ordered."""
         if instance_type in self._types:
             self._types[instance_type].refilled(refill_s)
 
     def history(self, instance_type: str) -> StartHistory:
-        """What is known of a type's starts; an empty one of a type that was never used."""
+        """The history of a type's starts; empty for a type that was never used."""
         return self._types.get(instance_type) or StartHistory()
 
     def plan(
@@ -123,11 +123,11 @@ class StandbyPlanner:
         now: float,
         allowances: Mapping[str, int] | None = None,
     ) -> dict[str, TypePlan]:
-        """What to do about each type in `stocks`, and each that had starts or a fixed number.
+        """What to do about each type that is in `stocks`, had starts, or has a fixed number.
 
-        `allowances` says how many standby instances an organization's starts may use; one that
-        it does not name has no limit. Each type gets its first before any gets its second; those
-        with more starts go first.
+        `allowances`: how many standby instances each organization's starts may use; an organization
+        that is not in it has no limit. Every type gets its first instance before any gets its
+        second; types with more starts go first.
         """
         names = dict.fromkeys((*policy.fixed, *reversed(self._types), *stocks))
         proposals = {
@@ -140,7 +140,7 @@ class StandbyPlanner:
         }
 
     def memory(self, now: float) -> dict[str, Any]:
-        """What was learnt, as JSON; the time until it is read again does not age it."""
+        """What was learnt, as JSON; it does not age until it is read again."""
         return {name: history.to_json(now) for name, history in self._types.items()}
 
     def _propose(
@@ -173,9 +173,9 @@ def _wanted(name: str, history: StartHistory, policy: StandbyPolicy, now: float)
 
 
 def _grant(
-    proposals: Mapping[str, _StandbyProposal], policy: StandbyPolicy, left: dict[str, int]
+    proposals: Mapping[str, _StandbyProposal], policy: StandbyPolicy, allowances: dict[str, int]
 ) -> None:
-    """Share out what the policy's budget and the organizations' allowances (`left`) permit."""
+    """Allocate what the policy's budget and the organizations' `allowances` permit."""
     instances, memory_bytes = policy.max_instances, policy.memory_bytes
     lacking = sorted(
         (proposal for proposal in proposals.values() if proposal.wanted),
@@ -184,7 +184,7 @@ def _grant(
     while lacking:
         still = []
         for proposal in lacking:
-            payer = _payer(proposal.organizations, left)
+            payer = _payer(proposal.organizations, allowances)
             if instances < 1:
                 proposal.bound = f"the budget is {policy.max_instances:.0f} instances"
             elif memory_bytes < proposal.memory_bytes:
@@ -198,26 +198,26 @@ def _grant(
             else:
                 instances -= 1
                 memory_bytes -= proposal.memory_bytes
-                if payer in left:
-                    left[payer] -= 1
+                if payer in allowances:
+                    allowances[payer] -= 1
                 proposal.granted += 1
                 if proposal.granted < proposal.wanted:
                     still.append(proposal)
         lacking = still
 
 
-def _payer(organizations: Mapping[str, int], left: Mapping[str, int]) -> str | None:
-    """The organization with the most starts that may have one more; None if none may."""
+def _payer(organizations: Mapping[str, int], allowances: Mapping[str, int]) -> str | None:
+    """The organization with the most starts that may have one more instance; None if none may."""
     if not organizations:
         return ""
-    able = [name for name in organizations if left.get(name, 1) > 0]
+    able = [name for name in organizations if allowances.get(name, 1) > 0]
     return max(able, key=lambda name: (organizations[name], name)) if able else None
 
 
 def _type_plan(proposal: _StandbyProposal, stock: Stock) -> TypePlan:
-    """What is ready is kept before what is on its way, the youngest first."""
-    there = (*reversed(stock.ready), *stock.making)
-    keep, give_back = there[: proposal.granted], there[proposal.granted :]
+    """The plan for one type: ready instances are kept before ordered ones, the youngest first."""
+    existing = (*reversed(stock.ready), *stock.making)
+    keep, give_back = existing[: proposal.granted], existing[proposal.granted :]
     reason = proposal.reason
     if proposal.granted < proposal.wanted:
         reason += f"; {proposal.granted} granted, {proposal.bound}"

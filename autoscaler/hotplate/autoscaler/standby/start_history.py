@@ -1,4 +1,4 @@
-"""What is remembered of the starts on one instance type: seven days, in a bucket for each."""
+"""The starts on one instance type during seven days, with one bucket for each day."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ DAY_S = 86400.0
 DAYS = 7
 HISTORY_S = DAYS * DAY_S
 MOST_NEEDED = 100
-"""A start that needs more instances than this counts as one that needs so many."""
+"""A start that needs more instances counts as one that needs this many."""
 ORGANIZATIONS_KEPT = 100
-"""Per day, those with the most starts; the others' starts count, but for nobody."""
+"""How many organizations a day counts; starts of further ones count without an organization."""
 REFILLS_KEPT = 9
-"""The refill time is the median of so many."""
+"""The refill time is the median of this many."""
 FIRST_REFILL_S = 60.0
-"""Guess before the first refill: a node of a cloud that has some, or a large environment."""
+"""The refill time assumed before the first: that of a cloud's node or of a large environment."""
 
 
 @dataclass
 class _Day:
-    """The starts since `since`, for a day."""
+    """The starts of one day, which begins at `since`."""
 
     since: float
     needed: Counter[int] = field(default_factory=Counter)
-    """Starts by how many instances had to be ready for them."""
+    """The number of starts, by how many instances had to be ready for them."""
     organizations: Counter[str] = field(default_factory=Counter)
     hits: int = 0
 
@@ -40,18 +40,18 @@ class _Day:
 
 
 class StartHistory:
-    """Of one instance type. `now` never goes back."""
+    """The starts on one instance type. `now` never goes back."""
 
     def __init__(self) -> None:
         self._days: deque[_Day] = deque()
         self._recent: deque[float] = deque(maxlen=MOST_NEEDED)
-        """When the last starts were, as far as they are within one refill time."""
+        """The times of the starts within the last refill time."""
         self._refills_s: deque[float] = deque(maxlen=REFILLS_KEPT)
         self._last_start = -math.inf
 
     @property
     def refill_s(self) -> float:
-        """How long it takes until an instance that is ordered is ready, seconds."""
+        """How long an ordered instance takes until it is ready, seconds."""
         return statistics.median(self._refills_s) if self._refills_s else FIRST_REFILL_S
 
     def refilled(self, refill_s: float) -> None:
@@ -72,11 +72,12 @@ class StartHistory:
             day.organizations[organization] += 1
 
     def idle_s(self, now: float) -> float:
-        """Since the last start; inf if none is on record."""
+        """Seconds since the last start; inf = there was none."""
         return now - self._last_start
 
     def needed(self, share: float, now: float) -> int:
-        """The least number of ready instances that `share` of the starts needed; 0 without any."""
+        """The least number of ready instances that sufficed for `share` of the starts; 0 without
+        any start."""
         self._forget(now)
         counts: Counter[int] = Counter()
         for day in self._days:
@@ -89,17 +90,17 @@ class StartHistory:
         return 0
 
     def organizations(self, now: float) -> Counter[str]:
-        """Starts of the seven days by organization."""
+        """The number of starts in seven days, by organization."""
         self._forget(now)
         return sum((day.organizations for day in self._days), Counter[str]())
 
     def starts(self, now: float) -> int:
-        """All of the seven days."""
+        """The number of starts in seven days."""
         self._forget(now)
         return sum(day.starts for day in self._days)
 
     def hits(self, now: float) -> int:
-        """Those of the seven days that found an instance ready."""
+        """The number of starts in seven days that found an instance ready."""
         self._forget(now)
         return sum(day.hits for day in self._days)
 
@@ -145,13 +146,13 @@ class StartHistory:
         return history
 
     def _forget(self, now: float) -> None:
-        """A day goes as a whole, when it began seven days ago."""
+        """Drop days that began seven days ago, as a whole."""
         while self._days and now - self._days[0].since >= HISTORY_S:
             self._days.popleft()
 
 
 def _amount(value: object) -> float:
-    """Raises ValueError."""
+    """The value as a number from 0 on. Raises ValueError."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
-        raise ValueError(f"{value!r} is no amount")
+        raise ValueError(f"{value!r} is not a number from 0 on")
     return float(value)

@@ -24,7 +24,7 @@ def resource_requests(
     priority = LabelSettings.of(deployment.labels).priority
     kept = {each.key: each.decision.kept for each in recommended}
     counts = desired_counts(observed)
-    held = running_counts(observed, counts)
+    running = running_counts(observed, counts)
     return [
         AllocationRequest(
             key,
@@ -32,7 +32,7 @@ def resource_requests(
             amounts_of(service.workload.resources),
             count,
             kept=min(count, kept.get(key, 0)),
-            held=held[key],
+            running=running[key],
             priority=priority,
             replacing=key.revision == replacing,
         )

@@ -9,7 +9,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from hotplate.autoscaler.sharing.allocation import NO_QUOTA, Quota
-from hotplate.autoscaler.sharing.amounts import NOTHING, Amounts, over, said
+from hotplate.autoscaler.sharing.amounts import NOTHING, Amounts, amount_text, over
 from hotplate.platform.errors import NotFound, QuotaExceeded
 from hotplate.platform.store.database import StorePart
 from hotplate.platform.store.records import DesiredState
@@ -61,9 +61,9 @@ class Quotas(StorePart):
 
 
 def reserve(session: Session, row: DeploymentRow, least: Amounts) -> None:
-    """Note what a deployment always needs, where its organization's quota has so much left.
+    """Record what a deployment always needs, if its organization's quota permits that.
 
-    Concurrent callers wait here for each other. What was within a larger quota may stay as it is.
+    Concurrent callers wait here for each other. What an earlier, larger quota permitted may stay.
     Raises QuotaExceeded.
     """
     # The lock of the organization's row; SQLite lets one transaction in at a time anyway.
@@ -78,18 +78,19 @@ def reserve(session: Session, row: DeploymentRow, least: Amounts) -> None:
         others = _others(session, row)
         limit = _quota(quota).limit
         for dimension, need in enumerate(least):
-            asked = others[dimension] + need
-            if need > before[dimension] and over(asked, limit[dimension]):
-                beside = ""
-                if others[dimension]:
-                    beside = (
-                        f", and others of the organization {said(dimension, others[dimension])}"
-                    )
+            needed = others[dimension] + need
+            if need > before[dimension] and over(needed, limit[dimension]):
+                need_text, others_text, limit_text = (
+                    amount_text(dimension, amount)
+                    for amount in (need, others[dimension], limit[dimension])
+                )
+                beside = (
+                    f", and others of the organization {others_text}" if others[dimension] else ""
+                )
                 raise QuotaExceeded(
-                    f"deployment {row.name!r} always needs {said(dimension, need)}{beside}; the "
-                    f"quota of organization {row.organization.name!r} is "
-                    f"{said(dimension, limit[dimension])}: ask for a smaller min_replicas, or for "
-                    "a larger quota (`hotplate quota set`)"
+                    f"deployment {row.name!r} always needs {need_text}{beside}; the quota of "
+                    f"organization {row.organization.name!r} is {limit_text}: set a smaller "
+                    "min_replicas, or a larger quota (`hotplate quota set`)"
                 )
     row.least = least._asdict()
 

@@ -223,7 +223,7 @@ async def test_queries_turn_a_deployment_on_and_off_and_the_decision_says_why(
             await until(lambda: world.status(made) == "scaled-to-zero")
             value = "3"
             await until(lambda: len(world.engine.found) == 2)
-            said_so = "0 of 2: a query says 3"
+            said_so = "0 of 2: a query returns 3"
             await until(lambda: store.history.decisions(made.id)[0].reason == said_so)
             value = "NaN"
             await until(lambda: "it stays on" in store.history.decisions(made.id)[0].reason)
@@ -260,7 +260,7 @@ async def test_a_restarted_control_plane_goes_on_with_the_silence_of_the_one_bef
     async with running(world):
         await until(lambda: not world.engine.found)
         await until(
-            lambda: "all queries are 0 for 18" in store.history.decisions(made.id)[0].reason
+            lambda: "all queries have been 0 for 18" in store.history.decisions(made.id)[0].reason
         )
         store.deployments.update(made.id, bento, config(1, 3), labels=[])
         world.controller.poke(made.id)

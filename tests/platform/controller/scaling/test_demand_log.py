@@ -154,8 +154,8 @@ def test_what_is_no_text_is_not_shown(tmp_path: Path) -> None:
         ('{"kind": "demand"}', "line 1: KeyError('deployment')"),
         ('{"kind": "demand", "deployment": "a", "arrived": 1e400, "service_s": 1}', "Overflow"),
         ('{"kind": "demand", "deployment": "a", "arrived": 1, "service_s": 1e9}', "at most 1e7"),
-        ('{"kind": "decision"}', "no request has come in it"),
-        ("", "no request has come in it"),
+        ('{"kind": "decision"}', "the log has no requests"),
+        ("", "the log has no requests"),
     ],
 )
 def test_what_is_no_log_is_refused_in_one_sentence(

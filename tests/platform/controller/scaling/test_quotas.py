@@ -50,7 +50,7 @@ async def test_of_a_hundred_creates_at_once_as_many_are_made_as_the_quota_allows
     assert {(one.status, one.code) for one in refused} == {(403, "quota_exceeded")}
     assert (
         "always needs 1 replica, and others of the organization 10 replicas; the quota of "
-        "organization 'acme' is 10 replicas: ask for" in refused[0].message
+        "organization 'acme' is 10 replicas: set" in refused[0].message
     )
 
 
@@ -248,7 +248,7 @@ async def test_at_a_full_quota_a_new_revision_takes_the_place_of_the_old_one(
         world.update(made, "v2")
         stopping = ReplicaState.STOPPING
         await until(lambda: [r.state for r in engine.found.values()] == [stopping])
-        assert "until replicas that end have gone" in current(store, made).reason
+        assert "until its stopping replicas have ended" in current(store, made).reason
         engine.bury()
         await until(lambda: world.status(made) == "running" and world.gateway.routed())
         assert [replica.key.revision for replica in engine.found.values()] == [2]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from hotplate.autoscaler.sharing.amounts import Amounts, over, said
+from hotplate.autoscaler.sharing.amounts import Amounts, amount_text, over
 from hotplate.deploy.local.placement import DEFAULT_MEMORY_BYTES
 from hotplate.deploy.workload import Resources
 
@@ -37,9 +37,9 @@ class Ceiling:
             return ""
         cpus = Amounts._fields.index("cpus")
         return (
-            f"asks for {said(cpus, requested.cpus)} and this machine has "
-            f"{said(cpus, capped.cpus)}: it is counted as {capped.cpus:.3g}, and shares them with "
-            "other replicas that need them"
+            f"asks for {amount_text(cpus, requested.cpus)} and this machine has "
+            f"{amount_text(cpus, capped.cpus)}: it is counted as {capped.cpus:.3g}, and shares "
+            "them with other replicas that need them"
         )
 
     def refusal(self, requested: Resources, types: Mapping[str, Resources]) -> str:
@@ -48,8 +48,8 @@ class Ceiling:
         beyond = [d for d, amount in enumerate(needed) if over(amount, most[d])]
         if not beyond:
             return ""
-        requests = " and ".join(said(d, needed[d], _DIGITS) for d in beyond)
-        has = " and ".join(said(d, most[d], _DIGITS) for d in beyond)
+        requests = " and ".join(amount_text(d, needed[d], _DIGITS) for d in beyond)
+        has = " and ".join(amount_text(d, most[d], _DIGITS) for d in beyond)
         if "memory" in has:  # memory is the last of the dimensions
             has += self.memory_note
         return (
@@ -69,5 +69,5 @@ def _largest(requested: Resources, types: Mapping[str, Resources]) -> str:
     if not alike:
         return ""
     name, has = max(alike.items(), key=lambda item: _amounts(item[1]))
-    amounts = ", ".join(said(d, amount) for d, amount in enumerate(_amounts(has)) if amount)
+    amounts = ", ".join(amount_text(d, amount) for d, amount in enumerate(_amounts(has)) if amount)
     return f": the largest instance type is {name!r} ({amounts})"

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from hotplate.autoscaler.sharing.allocation import NO_QUOTA, Allocation, AllocationRequest, Quota
 from hotplate.autoscaler.sharing.allocator import Allocator
-from hotplate.autoscaler.sharing.amounts import NOTHING, Amounts, said
+from hotplate.autoscaler.sharing.amounts import NOTHING, Amounts, amount_text
 from hotplate.deploy.engine import Replica, ReplicaState
 from hotplate.deploy.workload import Resources, Workload, WorkloadKey
 from hotplate.platform.controller.planning.workloads import amounts_of
@@ -38,7 +38,7 @@ class Allocations:
         there = NOTHING
         for node in nodes:
             there = there.plus(Amounts(node.gpus, node.cpus, node.memory_bytes))
-        self._shares.limit(quotas, there._replace(replicas=math.inf))
+        self._shares.set_limits(quotas, there._replace(replicas=math.inf))
 
     @property
     def scarce(self) -> bool:
@@ -54,7 +54,7 @@ class Allocations:
         if keys:
             self._asking[deployment_id] = keys
         for ask in asks:
-            self._shares.state(ask)
+            self._shares.request(ask)
             self._owners[ask.key] = deployment_id
 
     def share(self) -> None:
@@ -71,7 +71,7 @@ class Allocations:
         that exist, of every organization.
         """
         self.request(deployment_id, asks)
-        granted = {ask.key: self._shares.grant(ask.key) for ask in asks}
+        granted = {ask.key: self._shares.allocation(ask.key) for ask in asks}
         return granted | self._held_up(deployment_id, asks, granted, replicas)
 
     def note_order(self, workload: Workload, count: int) -> None:
@@ -117,8 +117,9 @@ class Allocations:
                 if more > fit:
                     why = (
                         f"{have + fit} of {ask.wanted} granted now: organization '{name}' uses "
-                        f"{said(scarcest, used[scarcest])} of a quota of "
-                        f"{said(scarcest, quota.limit[scarcest])} until replicas that end have gone"
+                        f"{amount_text(scarcest, used[scarcest])} of a quota of "
+                        f"{amount_text(scarcest, quota.limit[scarcest])} until its stopping "
+                        "replicas have ended"
                     )
                     held_up[ask.key] = Allocation(have + fit, why, "quota")
                     self._waiting.add(deployment_id)

@@ -1,7 +1,7 @@
 """The rules of other autoscalers, with their published constants, to compare ours with.
 
-Each is its rule alone, on the demand that our gateway counts: what they lose by sampling it late
-is not held against them. All of them wake a sleeping deployment at once when a request comes.
+Each is only the rule, applied to the demand that our gateway counts, so that it loses nothing by
+late sampling. All of them wake a sleeping deployment at once when a request comes.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from hotplate.autoscaler.policy import Decision, Demand, Replicas
 from hotplate.autoscaler.rules.windows import WindowMean
 
 ROUNDING = 1e-9
-"""What is so little above a whole number is that number."""
+"""A value that is above a whole number by no more than this is that number."""
 MARGIN_S = 0.001
-"""A rule is asked so much before it can change: means are rounded, too."""
+"""A rule decides this much before its result can change, since means are rounded too."""
 
 
 def _ceil(value: float) -> int:
-    """The ceiling, forgiving the last digits of a sum of floats."""
+    """The ceiling, tolerant of the rounding error of a sum of floats."""
     return math.ceil(value - ROUNDING)
 
 
@@ -39,7 +39,7 @@ class Ticking:
         return self._next_tick(now)
 
     def record_cold_start(self, cold_start_s: float, now: float) -> float:
-        """None of them learns that, nor looks at it before its time."""
+        """None of these rules learns from cold starts; the next tick is soon enough."""
         return self._next_tick(now)
 
     def _next_tick(self, now: float) -> float:
@@ -98,13 +98,13 @@ class KnativeKpa(Ticking):
         most = _ceil(self.MAX_UP * max(1, ready))
         least = math.floor(ready / self.MAX_DOWN)
         wanted = min(max(_ceil(stable / self._target), least), most)
-        panic_wish = min(max(_ceil(panic / self._target), least), most)
-        if panic_wish / max(1, ready) >= self.PANIC_THRESHOLD:
+        panic_wanted = min(max(_ceil(panic / self._target), least), most)
+        if panic_wanted / max(1, ready) >= self.PANIC_THRESHOLD:
             self._panic_since = now
         elif now > self._panic_since + self.STABLE_S:
             self._panic_since, self._panic_replicas = -math.inf, 0
         if self._panic_since > -math.inf:
-            self._panic_replicas = max(self._panic_replicas, panic_wish)
+            self._panic_replicas = max(self._panic_replicas, panic_wanted)
             return self._step(self._panic_replicas, live, now, lambda: f"panic at {panic:.2f}")
         desired = self._awake(wanted, stable, now)
         steady_until = self._inactive_since + self.GRACE_S if not stable else now
@@ -113,7 +113,7 @@ class KnativeKpa(Ticking):
         return self._step(desired, live, now, lambda: f"stable at {stable:.2f}", steady_until)
 
     def _awake(self, wanted: int, stable: float, now: float) -> int:
-        """The last replica goes a grace period after the stable window has no demand."""
+        """The last replica stops a grace period after the stable window has no demand."""
         if wanted or stable > 0:
             self._inactive_since = math.inf
             return max(1, wanted)
@@ -122,9 +122,9 @@ class KnativeKpa(Ticking):
 
 
 class Hpa(Ticking):
-    """Kubernetes' HPA v2 on concurrency, with zero and the way back from it added.
+    """Kubernetes' HPA v2 on concurrency, extended to zero and back.
 
-    `down_s`: window of the highest number wanted on the way down, and idle time before zero.
+    `down_s`: the stabilization window on the way down, and the idle time before zero, seconds.
     """
 
     tick_s = 15.0
@@ -203,12 +203,12 @@ class Averaging(Ticking):
         )
 
     def _is_due(self, now: float) -> bool:
-        """Whether the number wanted has been above or below for long enough."""
-        raise NotImplementedError  # how long is what tells the rules apart
+        """Whether the wanted number has been above or below for long enough."""
+        raise NotImplementedError  # the rules differ in how long that is
 
 
 class RayServe(Averaging):
-    """Ray Serve's autoscaling policy; defaults its own but for the target."""
+    """Ray Serve's autoscaling policy, with its defaults except for the target."""
 
     tick_s = 10.0
     """It decides every 0.1 s on metrics that come every 10 s."""
@@ -224,7 +224,7 @@ class RayServe(Averaging):
 
 
 class KubeAi(Averaging):
-    """KubeAI's autoscaler; defaults its own but for the target."""
+    """KubeAI's autoscaler, with its defaults except for the target."""
 
     tick_s = 10.0
     window_s = 600.0
@@ -235,20 +235,20 @@ class KubeAi(Averaging):
 
 
 class ModalIdle:
-    """Modal's rule: as many as fit what is held, at once; each stops when idle for 60 s."""
+    """Modal's rule: as many replicas as demand fills, at once; each stops when idle for 60 s."""
 
     IDLE_S = 60.0
 
     def __init__(self, concurrency: int) -> None:
         self._concurrency = concurrency
         self._idle_since: list[float] = []
-        """When demand left each level, highest first, for the levels above what is needed."""
+        """When demand fell below each unneeded level, the highest first."""
 
     def changed(self, total: int, live: int, now: float) -> float:
         return now
 
     def record_cold_start(self, cold_start_s: float, now: float) -> float:
-        """It does not matter to it."""
+        """Cold starts do not matter to this rule."""
         return math.inf
 
     def decide(self, demand: Demand, replicas: Replicas, now: float) -> Decision:

@@ -9,9 +9,9 @@ import pytest
 
 from hotplate.autoscaler.policy import Decision, Demand, Replicas
 from hotplate.autoscaler.simulator.arrivals import RequestTrace
+from hotplate.autoscaler.simulator.baselines import BentoCloud, Hpa, KnativeKpa, KubeAi, RayServe
 from hotplate.autoscaler.simulator.fleet import SimulatedDeployment
 from hotplate.autoscaler.simulator.outcome import outcome
-from hotplate.autoscaler.simulator.peers import BentoCloud, Hpa, KnativeKpa, KubeAi, RayServe
 from hotplate.autoscaler.simulator.simulation import Hardware, Simulation
 
 Rule = KnativeKpa | Hpa | RayServe | KubeAi
