@@ -19,13 +19,14 @@ from pathlib import Path
 from aiohttp import web
 
 from hotplate.cache import own_token
+from hotplate.cache.application import application
 from hotplate.cache.catalog.manifest_index import ManifestIndex
 from hotplate.cache.catalog.peer_url_index import PeerUrlIndex
 from hotplate.cache.catalog.pulls import Pulls
 from hotplate.cache.catalog.trees import Trees
 from hotplate.cache.catalog.url_index import UrlIndex
 from hotplate.cache.catalog.view_place import ViewPlace
-from hotplate.cache.control import Control, application
+from hotplate.cache.control import Control
 from hotplate.cache.copies.blob_table import BlobTable
 from hotplate.cache.errors import CacheError
 from hotplate.cache.fetching.contents import Contents

@@ -116,7 +116,7 @@ def test_a_peer_that_has_answered_is_asked_for_more_before_what_it_gave_is_verif
 
 
 def test_requests_that_peers_keep_leave_the_origins_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hotplate.cache.swarm.chunk_picker.WINDOW_FIRST", 8)
+    monkeypatch.setattr("hotplate.cache.swarm.origin_window.WINDOW_FIRST", 8)
     swarm = swarm_of()
     for peer in "abc":
         receive(swarm, peer)
@@ -132,7 +132,7 @@ def test_what_a_reader_waits_for_comes_first() -> None:
 
 
 def test_each_chunk_has_one_owner_whom_all_others_ask(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hotplate.cache.swarm.chunk_picker.WINDOW_FIRST", 8)
+    monkeypatch.setattr("hotplate.cache.swarm.origin_window.WINDOW_FIRST", 8)
     names = [f"n{number}" for number in range(5)]
     sources: dict[int, list[str]] = {}
     for me in names:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from hotplate.cache.catalog.manifest_index import ManifestIndex
 from hotplate.cache.catalog.tree_folder import TreeFolder
+from hotplate.cache.catalog.tree_state import TreeState, blob_digests
 from hotplate.cache.catalog.url_index import UrlIndex
 from hotplate.cache.catalog.view_place import ViewPlace
 from hotplate.cache.copies.blob_table import BlobTable
@@ -23,52 +24,6 @@ from hotplate.cache.tiers.durable_folder import DurableFolder
 from hotplate.machine.background import retrieve_error
 
 log = logging.getLogger(__name__)
-
-
-class TreeState:
-    """A manifest that is being brought here, or is here."""
-
-    def __init__(
-        self, digest: str, manifest: Manifest, folder: TreeFolder, linked: set[str]
-    ) -> None:
-        self.digest = digest
-        self.manifest = manifest
-        self.folder = folder
-        self.entries = {entry.path: entry for entry in manifest.entries}
-        self.digests = _blob_digests(manifest)
-        self.cached_blobs: dict[str, CachedBlob] = {}
-        """The node's copy of each file, by path."""
-        self.linked = linked
-        """Paths that are complete files by now."""
-        self.ready: asyncio.Task[None]
-        """Ends when every file that is not streamed can be read."""
-        self.whole: asyncio.Task[None]
-        """Ends when every file can be read by anybody."""
-
-    @property
-    def bytes_verified(self) -> int:
-        return sum(cached.verified_bytes for cached in set(self.cached_blobs.values()))
-
-    @property
-    def complete(self) -> bool:
-        return self.whole.done() and self.error is None
-
-    @property
-    def error(self) -> BaseException | None:
-        """The error that it failed with, if it has."""
-        if not self.whole.done():
-            return None
-        return self._gone() if self.whole.cancelled() else self.whole.exception()
-
-    async def until(self, stage: asyncio.Task[None]) -> None:
-        """Waits for `ready` or `whole`. Raises the CacheError that it failed with."""
-        await asyncio.wait({stage})
-        if stage.cancelled():
-            raise self._gone()
-        stage.result()
-
-    def _gone(self) -> CacheError:
-        return CacheError(f"tree {self.digest} is no longer wanted on this node")
 
 
 class _Shown:
@@ -142,7 +97,7 @@ class Trees:
                 continue
             try:
                 manifest = checked_manifest(path.stem, path.read_bytes())
-                self.index.put(path.stem, _blob_digests(manifest).values())
+                self.index.put(path.stem, blob_digests(manifest).values())
             except CacheError as error:
                 damaged.add(path.stem)
                 log.warning("%s; its tree stays, and is asked of the origin again", error)
@@ -211,7 +166,7 @@ class Trees:
             return self._shown[digest].manifest
         manifest = await asyncio.to_thread(self._manifest, digest)
         async with self._changing:
-            self.index.put(digest, _blob_digests(manifest).values())
+            self.index.put(digest, blob_digests(manifest).values())
             self._shown[digest] = _Shown(manifest)
         return manifest
 
@@ -255,7 +210,7 @@ class Trees:
             (self._manifests / f"{digest}.json").unlink(missing_ok=True)
             tree = self._trees.pop(digest, None)
             if tree is not None:
-                await _cancel(tree)
+                await tree.cancel()
             await asyncio.to_thread(shutil.rmtree, self.trees_root / digest, ignore_errors=True)
             for blob_digest in unused:
                 await self.blob_table.drop(blob_digest)
@@ -264,7 +219,7 @@ class Trees:
     async def close(self, flush_s: float) -> None:
         await self.blob_table.close(flush_s)
         for tree in self.trees:
-            await _cancel(tree)
+            await tree.cancel()
 
     async def _start(self, digest: str) -> TreeState:
         manifest = await asyncio.to_thread(self._manifest, digest)
@@ -272,10 +227,10 @@ class Trees:
             return await self._hold(digest, manifest)
 
     async def _hold(self, digest: str, manifest: Manifest) -> TreeState:
-        self.index.put(digest, _blob_digests(manifest).values())
+        self.index.put(digest, blob_digests(manifest).values())
         old = self._trees.get(digest)
         if old is not None:
-            await _cancel(old)
+            await old.cancel()
         view = self._view.tree_root(digest)
         folder = TreeFolder(self.trees_root, digest, manifest, self._disk, view)
         # Leases on the failed tree see the files of the new one.
@@ -327,13 +282,3 @@ class Trees:
         except OSError as exc:
             raise disk_error(self._manifests, manifest.size_bytes, exc) from exc
         return manifest
-
-
-def _blob_digests(manifest: Manifest) -> dict[str, str]:
-    return {one.path: one.blob.digest for one in manifest.entries if one.blob is not None}
-
-
-async def _cancel(tree: TreeState) -> None:
-    for task in (tree.whole, tree.ready):
-        task.cancel()
-    await asyncio.wait({tree.whole, tree.ready})

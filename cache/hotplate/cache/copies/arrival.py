@@ -17,8 +17,8 @@ from hotplate.cache.swarm.chunks import Chunks
 async def fetch_into(
     cached: CachedBlob,
     place: ChunkDestination,
-    contents: Contents,
     *,
+    contents: Contents,
     stall_s: float,
     local: LocalCopy | None,
     urgent: bool = False,

@@ -27,22 +27,13 @@ from hotplate.cache.swarm.bitmap import bits, first
 from hotplate.cache.swarm.chunks import Chunks
 from hotplate.cache.swarm.hints import Hints
 from hotplate.cache.swarm.origin_fetches import OriginFetches
+from hotplate.cache.swarm.origin_window import Due, OriginWindow
 from hotplate.cache.swarm.participants import LATE_S, Participants, PeerState
 from hotplate.cache.swarm.peer_scores import PeerScores
 from hotplate.cache.swarm.rendezvous import Rendezvous, rank
 
 HEAD = 32
 """Chunks that are fetched in file order, before all others; after them the rarest come first."""
-
-_WINDOW_SHARE = 1 / 16
-_WINDOW_MIN, _WINDOW_MAX = 8, 32
-"""Chunks on their way from the origin, in the whole cluster, as a share of all. They are few, so
-that each leaves the origin soon and travels on while the next ones come: the last chunks reach all
-nodes later by about this number. They are many enough to fill the origin's link, although each
-comes by a node's link that carries chunks from peers too, and although connections may be slow."""
-WINDOW_FIRST = 2
-"""The window before any chunk has come: as long as there is none to pass on, all links but the
-origin's are idle."""
 
 CANNOT_S = 60.0
 """For how long a peer that could not bring a chunk is not asked for it."""
@@ -73,14 +64,8 @@ class _Options:
     """Peers that may neither have nor bring what they announce."""
     announced: int
     """Bitmap of the chunks that any participant fetches from the origin, or has announced."""
-    due: int
-    """Bitmap of the chunks to be fetched from the origin now: the first that are nowhere else."""
-    last_due: int
-    """The last of these; every chunk before it should be here already."""
-
-    def in_window(self, index: int) -> bool:
-        """Whether the chunk is due from the origin now, or was due before."""
-        return index <= self.last_due
+    due: Due
+    """The chunks to be fetched from the origin now."""
 
 
 class Swarm:
@@ -107,7 +92,7 @@ class Swarm:
         self._scores = scores
         self._participants = Participants(me, began)
         self._orders = Rendezvous(key, me)
-        self._window = min(max(_WINDOW_MIN, int(chunks.count * _WINDOW_SHARE)), _WINDOW_MAX)
+        self._window = OriginWindow(chunks.count)
         self.local = local
         """Whether a copy on this node's disk is tried first."""
         self._damaged: set[int] = set()  # chunks that the copy lacks, or has wrong
@@ -190,7 +175,7 @@ class Swarm:
             return None
         options = self._options(now, origin_free, peers_free, waits_free)
         for number, index in enumerate(self.chunks.wanted(now)):
-            if step := self._step(index, options, urgent=True, pressing=number < self._window):
+            if step := self._step(index, options, urgent=True, pressing=number < self._window.size):
                 return self._take(step, now)
         if not wanted_only:
             for index in self._unwanted(options):
@@ -211,10 +196,6 @@ class Swarm:
             announced |= self._participants.origin_fetches(peer)
         sure = [peer for peer in peers if peer not in avoided | doubted | self._late]
         here = self.chunks.verified_bits | self._participants.have(sure)
-        only_at_origin = ~here & ((1 << self.chunks.count) - 1)
-        elsewhere = self.chunks.count - only_at_origin.bit_count()
-        alone = not self._orders.others
-        due = first(only_at_origin, self._window if alone else _due_count(self._window, elsewhere))
         origin = (
             self.settled
             and origin_free
@@ -229,8 +210,7 @@ class Swarm:
             probe={peer for peer in wait if scores.needs_probe(peer, now)},
             doubted=doubted,
             announced=announced,
-            due=due,
-            last_due=due.bit_length() - 1 if due != only_at_origin else self.chunks.count,
+            due=self._window.due(here, alone=not self._orders.others),
         )
 
     def _avoided(self, now: float) -> set[str]:
@@ -246,7 +226,7 @@ class Swarm:
         missing = self.chunks.missing_bits(options.now)
         found = missing
         if not self.local:
-            due = options.due if options.origin or options.probe else 0
+            due = options.due.chunks if options.origin or options.probe else 0
             cannot = sum({1 << index for index, _ in self._cannot})
             disputed = self.attestations.disputed if options.origin else 0
             found &= (
@@ -304,7 +284,7 @@ class Swarm:
             return Assignment(index, peer, "is said to have it", urgent)
         if sure:
             return None
-        if not (pressing or options.probe or (options.origin and options.in_window(index))):
+        if not (pressing or options.probe or (options.origin and index in options.due)):
             return None
         avoided = avoided | self._late | options.doubted
         announcer = (
@@ -318,7 +298,7 @@ class Swarm:
             if bringer not in options.wait or not (pressing or bringer in options.probe):
                 return None
             return Assignment(index, bringer, "fetches it from the origin", urgent, waits=True)
-        if not options.origin or not (pressing or options.in_window(index)):
+        if not options.origin or not (pressing or index in options.due):
             return None
         if not self._is_ours(index, options.now):
             return None
@@ -399,9 +379,3 @@ class Swarm:
             self.origin_fetches.end(step.index)
             self.changed = True
         self.request_ended(step, now)
-
-
-def _due_count(window: int, elsewhere: int) -> int:
-    """How many chunks are to be on their way from the origin: a few at first, so that soon there is
-    one to pass on, and then as many as are elsewhere already."""
-    return min(max(WINDOW_FIRST, elsewhere), window)
