@@ -1,7 +1,7 @@
 """`make bench`: every benchmark beside its peers, as a table on the terminal and as JSON.
 
 A benchmark is a module of `loadtests/benchmarks`: its docstring's first line is the title, and
-`measure(folder, quick)` gives the rows. One with `PARTS` can be asked for some: `gateway.cost`.
+`measure(folder, quick)` gives the rows. Of a benchmark with `PARTS` one can be run: `gateway.cost`.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class Benchmark(Protocol):
     __doc__: str
 
     async def measure(self, folder: Path, quick: bool, *parts: str) -> Sequence[Row]:
-        """The rows of the table, or of some of its `PARTS`. `folder` is empty and its own;
-        `quick` = once, and in small.
+        """The rows of the table, or of some of its `PARTS`. `folder` is empty and the benchmark's
+        own; `quick` measures each once, and small.
 
         Raises BenchmarkFailed.
         """
@@ -65,7 +65,7 @@ def main() -> int:
 async def _run(
     console: Console, names: Sequence[str], quick: bool, markdown: Path | None
 ) -> tuple[dict[str, Any], int]:
-    """What was measured, by benchmark, and how many could not be. Each table is shown at once."""
+    """The results by benchmark, and how many failed. Each table is shown when it is complete."""
     task = asyncio.current_task()
     assert task is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
@@ -96,7 +96,7 @@ async def _run(
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="bench", description=__doc__)
     parser.add_argument("names", nargs="*", type=_known, help=f"of {', '.join(NAMES)}; else all")
-    parser.add_argument("--quick", action="store_true", help="each once, and in small")
+    parser.add_argument("--quick", action="store_true", help="measure each once, and small")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results there too")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="add the tables there too")
     return parser

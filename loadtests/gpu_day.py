@@ -1,8 +1,8 @@
-"""`make gpu`: all that a machine with a GPU has to show, as one table, in at most 8 minutes.
+"""`make gpu`: all checks of a machine with a GPU, as one table, in at most 8 minutes.
 
-Every check of `gpu/checks.py`, which are the tests marked `gpu`, and `bench.py gpu`; each in a
-process of its own with a time limit. Needs this checkout and PyTorch; what a check needs beyond
-that and does not find is a row that says so. No network.
+It runs every check of `gpu/checks.py`, which are the tests marked `gpu`, and `bench.py gpu`, each
+in a process of its own with a time limit. It needs this checkout and PyTorch, and no network; what
+a check needs beyond that and does not find is a row that says so.
 
 Exit status: 0 = whatever could run holds; 1 = something does not; 2 = wrong flags; 3 = nothing
 could run: there is no PyTorch, or no GPU that it can use.
@@ -39,7 +39,7 @@ from loadtests.harness.child_process import (
 )
 
 BUDGET_S = 470.0
-"""All of it, so that the table is there within 8 minutes."""
+"""For all checks, so that the table is complete within 8 minutes."""
 MACHINE_S = 120.0
 """The first import of PyTorch reads gigabytes from a disk."""
 CELL_CHARS = 200
@@ -66,7 +66,7 @@ class Row:
 def main() -> int:
     flags = _parser().parse_args()
     checks = [check for check in CHECKS if check.name in (flags.names or ALL)]
-    # What a check has started and not stopped becomes our child, when the check ends.
+    # A process that a check has started and not stopped becomes our child when the check ends.
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
     rows: list[Row] = []
     try:
@@ -88,7 +88,7 @@ def status_of(rows: Iterable[Row]) -> int:
 
 
 async def _run(checks: Sequence[Check], budget_s: float, rows: list[Row]) -> None:
-    """Adds to `rows` as it goes, so that they can be shown however this ends."""
+    """Adds each row when it is known, so that they can be shown however this ends."""
     ends_at = time.monotonic() + budget_s
     with tempfile.TemporaryDirectory(prefix="hotplate-gpu-") as name:
         folder = Path(name)
@@ -103,50 +103,50 @@ async def _run(checks: Sequence[Check], budget_s: float, rows: list[Row]) -> Non
 
 
 async def _machine(folder: Path) -> tuple[Row, list[str]]:
-    """What runs here, and what is missing for everything."""
+    """A row about this machine, and what is missing here for all checks."""
     if find_spec("torch") is None:
         about = f"Python {sys.version.split()[0]}"
         return Row("this machine", about, MISSING, NO_TORCH), [NO_TORCH]
     command = [sys.executable, "-c", MACHINE]
     try:
         async with _child(command, folder / "machine.log") as child:
-            said = await child.said(MACHINE_S)
+            found = await child.next_json(MACHINE_S)
     except BenchmarkFailed as error:
         return Row("this machine", "", FAILS, str(error)), [NO_GPU]
-    if not said["gpus"]:
-        return Row("this machine", said["about"], MISSING, NO_GPU), [NO_GPU]
-    return Row("this machine", "; ".join(said["gpus"]), "", said["about"]), []
+    if not found["gpus"]:
+        return Row("this machine", found["about"], MISSING, NO_GPU), [NO_GPU]
+    return Row("this machine", "; ".join(found["gpus"]), "", found["about"]), []
 
 
 async def _rows(check: Check, folder: Path, left_s: float, lacking: Sequence[str]) -> list[Row]:
-    """What one check has found, and last what went wrong."""
+    """The findings of one check, and last what went wrong."""
     missing = list(dict.fromkeys([*lacking, *check.missing()]))
     if missing:
         return [Row(check.title, "", MISSING, ", ".join(missing))]
     if left_s <= 1:
-        return [Row(check.title, "", NOT_RUN, "the time for all was over")]
+        return [Row(check.title, "", NOT_RUN, "the time for all checks was over")]
     limit_s = min(check.limit_s, left_s)
     rows: list[Row] = []
     command = [sys.executable, "-m", "loadtests.gpu.check_process", check.name, str(folder)]
     try:
         async with asyncio.timeout(limit_s), _child(command, folder.with_suffix(".log")) as child:
-            while "end" not in (said := await child.said(limit_s + 1)):
-                rows.append(_row(Finding(**said)))
+            while "end" not in (line := await child.next_json(limit_s + 1)):
+                rows.append(_row(Finding(**line)))
     except TimeoutError:
         return [*rows, Row(check.title, "", FAILS, f"it did not end in {limit_s:.0f} s")]
     except BenchmarkFailed as error:
         return [*rows, Row(check.title, "", FAILS, str(error))]
-    if "missing" in said:
-        return [*rows, Row(check.title, "", MISSING, said["missing"])]
-    return [*rows, Row(check.title, "", FAILS, said["end"])] if said["end"] else rows
+    if "missing" in line:
+        return [*rows, Row(check.title, "", MISSING, line["missing"])]
+    return [*rows, Row(check.title, "", FAILS, line["end"])] if line["end"] else rows
 
 
 @asynccontextmanager
 async def _child(command: Sequence[str], log: Path) -> AsyncIterator[Child]:
-    """A process for the time of the block; nothing that it has started is left."""
+    """A process that runs until the block ends; nothing that it has started is left."""
     offline = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
     environ = checkout_environ() | offline
-    async with running(*command, log=log, environ=environ, listened=True, grace_s=1.0) as child:
+    async with running(*command, log=log, environ=environ, piped=True, grace_s=1.0) as child:
         try:
             yield child
         finally:
@@ -163,7 +163,7 @@ def _row(finding: Finding) -> Row:
 
 
 def _table(rows: Sequence[Row]) -> list[str]:
-    """In Markdown, for a page and for the eye; JSON has what is cut here."""
+    """The table in Markdown; the JSON has the texts that are cut here."""
     cells = [["check", "figure", "verdict", "missing, or a remark"]]
     cells += [[_cell(text) for text in asdict(row).values()] for row in rows]
     widths = [max(len(row[column]) for row in cells) for column in range(3)]

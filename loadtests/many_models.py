@@ -2,10 +2,9 @@
 
     python -m loadtests.many_models --models 60 --days 5 --seed 1 > trace.csv
 
-Popularity follows Zipf's law. Requests come in sessions: somebody tries a few things one after
-another, then leaves for minutes to days; a busy model has many such people. One session in
-thirty is a batch: twenty requests within seconds. Service times are log-normal around a time of
-the model's own.
+Popularity follows Zipf's law. Requests come in sessions: a user tries a few things one after
+another, and then leaves for minutes to days; a busy model has many users. One session in thirty is
+a batch: twenty requests within seconds. Service times are log-normal around the model's own median.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ import sys
 
 DAY_S = 86400.0
 SESSIONS_PER_DAY = 400.0
-"""Of the most popular model."""
+"""Those of the most popular model."""
 SESSION_REQUESTS = 4.0
-"""Mean number of requests of one."""
+"""The mean number of requests of a session."""
 THINK_S = 45.0
-"""Mean pause between two of them."""
+"""The mean pause between two requests of a session."""
 BATCH_SHARE = 1 / 30
 BATCH_REQUESTS, BATCH_S = 20, 5.0
 SERVICE_S = (3.0, 40.0)

@@ -1,7 +1,7 @@
 """`python loadtests/storm.py NAME`: one long trial of the whole platform, with its figures.
 
 A storm is a module of `loadtests/storms`: its docstring's first line is the title, `add_flags`
-says what it takes, `run` does it. The exit status is 1 when a guarantee did not hold.
+adds its flags, and `run` does it. The exit status is 1 when a guarantee did not hold.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Storm(Protocol):
     def add_flags(self, parser: argparse.ArgumentParser) -> None: ...
 
     async def run(self, flags: argparse.Namespace, folder: Path) -> Verdict:
-        """`folder` is empty and its own; it goes when the storm is over."""
+        """`folder` is empty and the storm's own; it is removed afterwards."""
 
 
 def main() -> int:
@@ -64,7 +64,7 @@ def title_of(storm: Storm) -> str:
 
 
 def show(title: str, verdict: Verdict, lasted_s: float) -> None:
-    """Figures first, then what broke."""
+    """Shows the figures, and then the guarantees that did not hold."""
     console = Console(highlight=False, soft_wrap=True)
     console.print(f"[bold]{title}[/] ({lasted_s:.0f} s)")
     for name, value in verdict.figures.items():

@@ -32,7 +32,7 @@ class Row(StartRow):
 class Sample:
     seconds: float
     cpu_s: float
-    """Of all processes: of the whole platform, or of the server."""
+    """Of all processes of the platform, or of the server."""
 
 
 async def measure(folder: Path, quick: bool) -> Sequence[Row]:
@@ -64,7 +64,7 @@ async def _timed(process: Child, act: Callable[[], Awaitable[None]]) -> Sample:
 
 
 async def _answer(url: str, server: Child | None = None) -> None:
-    """Ask until the first answer comes. A `server` that is still starting is asked again."""
+    """Asks until the first answer comes; a `server` that is still starting is asked again."""
     async with asyncio.timeout(LIMIT_S), aiohttp.ClientSession() as session:
         while True:
             try:
@@ -75,8 +75,8 @@ async def _answer(url: str, server: Child | None = None) -> None:
                         raise BenchmarkFailed(f"{url}: {answer.status} {await answer.text()}")
             except aiohttp.ClientConnectionError as error:
                 if server is None or not server.alive:
-                    words = "" if server is None else server.last_words
-                    raise BenchmarkFailed(f"{url} does not answer: {error}; {words}") from error
+                    tail = "" if server is None else server.log_tail
+                    raise BenchmarkFailed(f"{url} does not answer: {error}; {tail}") from error
             await asyncio.sleep(RETRY_S)
 
 

@@ -1,7 +1,7 @@
-"""The front door beside its peers: what it costs, what it adds, what it promises.
+"""The gateway beside its peers: what it costs, what it adds, what it promises.
 
-Each trial is done with each front in each round; a figure is the median of the rounds, or the
-worst where a guarantee is broken by once.
+Each trial is done with each proxy in each round. A figure is the median of the rounds, or the worst
+of them where one failure breaks a guarantee.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from loadtests.systems.proxies import (
     OURS,
     RAY,
     RAY_HAPROXY,
-    Front,
+    Proxy,
     installed,
     opened,
     served,
@@ -85,7 +85,7 @@ COLUMNS = {
     DIRECT: "none",
 }
 Samples = dict[tuple[str, str], list[Mapping[str, float]]]
-"""By trial and front, a sample per round."""
+"""By trial and proxy, a sample per round."""
 
 
 async def measure(folder: Path, quick: bool, *parts: str) -> Sequence[Row]:
@@ -110,7 +110,7 @@ async def measure(folder: Path, quick: bool, *parts: str) -> Sequence[Row]:
 
 
 def groups_of(trials: Sequence[Trial]) -> list[list[Trial]]:
-    """Those that go together, in order."""
+    """The groups of neighbours that run together, in order."""
     groups: list[list[Trial]] = []
     for trial in trials:
         if trial.together and groups and groups[-1][0].together == trial.together:
@@ -121,14 +121,14 @@ def groups_of(trials: Sequence[Trial]) -> list[list[Trial]]:
 
 
 async def _round(group: Sequence[Trial], folder: Path, quick: bool, samples: Samples) -> None:
-    """Fresh fronts and replicas each time: some leave work behind that runs on for long."""
+    """Starts fresh proxies and replicas, because some leave work behind that runs on for long."""
     async with AsyncExitStack() as stack:
         stack.enter_context(_own_core(group[0]))
         work = []
         for trial in group:
             own = folder / trial.name
-            for front in await stack.enter_async_context(opened(trial.fronts, trial.plan, own)):
-                work.append(_sample(trial, front, own, quick, samples))
+            for proxy in await stack.enter_async_context(opened(trial.proxies, trial.plan, own)):
+                work.append(_sample(trial, proxy, own, quick, samples))
         if group[0].together:
             await asyncio.gather(*work)
         else:
@@ -136,14 +136,14 @@ async def _round(group: Sequence[Trial], folder: Path, quick: bool, samples: Sam
                 await one
 
 
-async def _sample(trial: Trial, front: Front, folder: Path, quick: bool, samples: Samples) -> None:
-    if trial.pinned and front.process is not None and len(_CORES) > 1:
-        front.process.pin(_CORES[0])
-    samples[trial.name, front.name].append(await trial.sample(front, folder, quick))
+async def _sample(trial: Trial, proxy: Proxy, folder: Path, quick: bool, samples: Samples) -> None:
+    if trial.pinned and proxy.process is not None and len(_CORES) > 1:
+        proxy.process.pin(_CORES[0])
+    samples[trial.name, proxy.name].append(await trial.sample(proxy, folder, quick))
 
 
 async def _heavy(name: str, trials: Sequence[Trial], folder: Path, samples: Samples) -> None:
-    """All rounds of a peer that is slow to start, with one start for each plan."""
+    """Does all rounds of a peer that is slow to start, with one start for each plan."""
     todo = [trial for trial in trials if name in trial.heavy]
     while todo:
         plan = todo[0].plan
@@ -152,20 +152,20 @@ async def _heavy(name: str, trials: Sequence[Trial], folder: Path, samples: Samp
         own = folder / same[0].name
         own.mkdir(parents=True)
         with _own_core(same[0]):
-            async with served(name, plan, own) as front:
+            async with served(name, plan, own) as proxy:
                 for trial in same:
                     for _ in range(trial.heavy_rounds):
-                        await _sample(trial, front, own, False, samples)
+                        await _sample(trial, proxy, own, False, samples)
 
 
 SHOWN = 100
-"""Of the reason why a peer is missing; what it says last says most."""
+"""Characters of the reason why a peer is missing: its end says most."""
 _CORES = sorted(os.sched_getaffinity(0))
 
 
 @contextmanager
 def _own_core(trial: Trial) -> Iterator[None]:
-    """All but the front, which is pinned to the first core, is started on the last one."""
+    """Starts everything on the last core; only the proxy is pinned to the first one, later."""
     if trial.pinned and len(_CORES) > 1:
         os.sched_setaffinity(0, _CORES[-1:])
     try:
@@ -178,7 +178,7 @@ def row_of(trial: Trial, key: str, samples: Samples) -> Row:
     figure = trial.figures[key]
     directs = [sample[key] for sample in samples[trial.name, DIRECT] if figure.above_direct]
     values = {}
-    for name in (*trial.fronts, *trial.heavy):
+    for name in (*trial.proxies, *trial.heavy):
         found = [sample[key] for sample in samples[trial.name, name] if key in sample]
         if found and directs:
             found = [value - direct for value, direct in zip(found, directs, strict=True)]

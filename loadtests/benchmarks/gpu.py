@@ -13,7 +13,7 @@ from pathlib import Path
 from hotplate.deploy.local.machine import memory_bytes
 from loadtests.harness.child_process import BenchmarkFailed, checkout_environ, module, running
 from loadtests.harness.report import column, median, ratio
-from loadtests.systems.lending import Lent, lending
+from loadtests.systems.streamed_folder import StreamedFolder, streamed
 
 LAYERS, QUICK_LAYERS = 1280, 64
 """10.7 GB, and half a GB."""
@@ -23,7 +23,7 @@ MEMORY_TIMES, GPU_TIMES = 4, 2.5
 on the GPU in a peer's buffer and as tensors."""
 ROUNDS = 3
 ROUNDS_S = 60.0
-"""None is begun later."""
+"""No round begins later."""
 LIMIT_S = 120.0
 PINNED, FIRST, OURS = "pinned", "first", "stream"
 WAYS = {
@@ -51,7 +51,7 @@ class Row:
 
 
 async def measure(folder: Path, quick: bool) -> Sequence[Row]:
-    import torch  # here: this table is listed where there is no PyTorch, too
+    import torch  # imported here, because the benchmark is listed without PyTorch too
 
     if not torch.cuda.is_available():
         return [Row("not measured", remark="there is no GPU here that PyTorch can use")]
@@ -63,17 +63,18 @@ async def measure(folder: Path, quick: bool) -> Sequence[Row]:
         await _write(files["small"], 8, folder)
         await _write(files["large"], layers, folder)
         size_bytes = layers * LAYER_BYTES
-        async with lending(folder, Path(memory), 2 * size_bytes) as lent:
-            return await _rows(folder, files, layers, 1 if quick else ROUNDS, lent)
+        async with streamed(folder, Path(memory), 2 * size_bytes) as source:
+            return await _rows(folder, files, layers, 1 if quick else ROUNDS, source)
 
 
 def _place() -> Path:
-    """Where files are in memory; where that is too small, as in most containers, a disk's cache."""
+    """A folder whose files are in memory. Where it is too small, as in most containers, it is one
+    on disk, whose files are in the page cache."""
     return max(MEMORY, Path(tempfile.gettempdir()), key=_room)
 
 
 def _room(folder: Path) -> int:
-    """Bytes that matter: no more than the largest file has."""
+    """The free bytes that matter: no more than the largest file has."""
     return min(_free_bytes(folder), LAYERS * LAYER_BYTES)
 
 
@@ -83,7 +84,7 @@ def _free_bytes(folder: Path) -> int:
 
 
 def layers_that_fit(place_bytes: int, gpu_bytes: int) -> int:
-    """As large a file as there is room for. Raises BenchmarkFailed."""
+    """The number of layers of the largest file for which there is room. Raises BenchmarkFailed."""
     room_bytes = min(
         place_bytes,
         int(min(memory_bytes(), _available_bytes()) / MEMORY_TIMES),
@@ -104,20 +105,20 @@ def _available_bytes() -> int:
 
 
 async def _write(file: Path, layers: int, folder: Path) -> None:
-    """By a process of its own, whose memory is free afterwards."""
+    """Writes a file by a process of its own, whose memory is free afterwards."""
     command = module("loadtests.programs.gpu_loader", "write", "--file", file, "--layers", layers)
     log, environ = folder / "write.log", checkout_environ()
-    async with running(*command, log=log, environ=environ, listened=True) as writer:
-        await writer.said(LIMIT_S)
+    async with running(*command, log=log, environ=environ, piped=True) as writer:
+        await writer.next_json(LIMIT_S)
 
 
 async def _rows(
-    folder: Path, files: dict[str, Path], layers: int, rounds: int, lent: Lent
+    folder: Path, files: dict[str, Path], layers: int, rounds: int, source: StreamedFolder
 ) -> list[Row]:
     seconds: dict[str, list[float]] = {way: [] for way in WAYS}
     remarks: dict[str, str] = {PINNED: f"{layers * LAYER_BYTES / 1e9:.1f} GB"}
-    if lent.remark:
-        remarks[OURS] = remarks[FIRST] = lent.remark
+    if source.remark:
+        remarks[OURS] = remarks[FIRST] = source.remark
     failed = {way: remark for way in WAYS if (remark := _lacking(way))}
     began = time.perf_counter()
     for turn in range(rounds):
@@ -127,7 +128,7 @@ async def _rows(
             if way in failed or (way == FIRST and turn):
                 continue
             try:
-                seconds[way].append(await _load(way, files, layers, lent, folder / f"{way}.log"))
+                seconds[way].append(await _load(way, files, layers, source, folder / f"{way}.log"))
             except BenchmarkFailed as error:
                 if way == PINNED:
                     raise
@@ -152,16 +153,18 @@ def _lacking(way: str) -> str:
     return "not installed here"
 
 
-async def _load(way: str, files: dict[str, Path], layers: int, lent: Lent, log: Path) -> float:
+async def _load(
+    way: str, files: dict[str, Path], layers: int, source: StreamedFolder, log: Path
+) -> float:
     ours = way in (FIRST, OURS)
-    scheme = lent.scheme if ours else ""
+    scheme = source.scheme if ours else ""
     flags = ["--file", f"{scheme}{files['large']}", "--small", f"{scheme}{files['small']}"]
     program = OURS if ours else way
     command = module("loadtests.programs.gpu_loader", program, *flags, "--layers", layers)
-    async with running(*command, log=log, environ=lent.environ, listened=True) as loader:
-        await loader.said(LIMIT_S)
-        loader.tell("go")
-        said = await loader.said(LIMIT_S)
-    if said["wrong"]:
-        raise BenchmarkFailed(f"{said['wrong']} tensors are wrong or missing")
-    return float(said["seconds"])
+    async with running(*command, log=log, environ=source.environ, piped=True) as loader:
+        await loader.next_json(LIMIT_S)
+        loader.write_line("go")
+        result = await loader.next_json(LIMIT_S)
+    if result["wrong"]:
+        raise BenchmarkFailed(f"{result['wrong']} tensors are wrong or missing")
+    return float(result["seconds"])

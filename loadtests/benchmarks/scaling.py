@@ -1,7 +1,7 @@
 """GPU-hours and waits of our rule and of others' on a simulated trace of many models.
 
-The part `tick` is what one decision for each of a thousand services costs, when all have work, and
-sharing what there is among them: enough for all, and a hundred GPUs.
+The part `tick` is the cost of one decision for each of a thousand services that all have work, and
+of sharing GPUs among them: enough for all, and a hundred.
 """
 
 from __future__ import annotations
@@ -50,8 +50,10 @@ def many_models(models: int, days: float, seed: int = 1) -> dict[str, RequestTra
 
 
 def _tick(gpus: float) -> Line:
-    """CPU of one decision for each service and of sharing so many GPUs among their wishes, where
-    each has requests and some a replica idle."""
+    """The CPU of one decision for each service, and of sharing so many GPUs among them.
+
+    Each service has requests, and some have an idle replica.
+    """
     deciders = [Decider(Policy(0, 20, 4), now=0.0) for _ in range(SERVICES)]
     shares = Allocator[int](capacity=UNLIMITED._replace(gpus=gpus))
     each = Amounts(gpus=1, cpus=2, memory_bytes=GIB, replicas=1)

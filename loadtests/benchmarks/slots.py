@@ -1,4 +1,4 @@
-"""Slots that nobody set: what is learnt, beside `bentoml serve` and beside fixed numbers."""
+"""Slots that are not set but learnt, beside `bentoml serve` and beside fixed numbers."""
 
 from __future__ import annotations
 

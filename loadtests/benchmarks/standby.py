@@ -43,7 +43,7 @@ class Sample:
     seconds: float
     phases_s: dict[str, float]
     memory_bytes: int
-    """Of the standby, before it was taken."""
+    """The standby's, before it was taken."""
 
 
 async def measure(folder: Path, quick: bool) -> Sequence[Row]:
@@ -62,7 +62,7 @@ async def measure(folder: Path, quick: bool) -> Sequence[Row]:
 
 
 async def _sample(here: Installation, url: str, way: str) -> Sample:
-    """One start from zero. Raises BenchmarkFailed, also if it had a standby that it should not."""
+    """One start from zero. Raises BenchmarkFailed, also if it had a standby and should not."""
     await _standbys(here, {"mode": "fixed", "count": 1 if way == WARM else 0})
     await here.asleep(NAME)
 
@@ -97,7 +97,7 @@ async def _first_answer(url: str) -> float:
 
 
 async def _standbys(here: Installation, settings: dict[str, Any] | None = None) -> dict[str, Any]:
-    """What the platform says of its standbys, after it was told something."""
+    """The platform's standbys, after these settings were made."""
     url = f"{here.url}/api/v1/hotplate/standby"
     headers = {"X-YATAI-API-TOKEN": TOKEN}
     async with aiohttp.ClientSession(headers=headers) as http:

@@ -77,7 +77,7 @@ class Pool:
         return self
 
     def started(self, now: float, hit: bool) -> None:
-        """A replica starts; on one of ours, if `hit`."""
+        """A replica starts; on an instance of this pool, if `hit`."""
 
     def released(self, now: float) -> None:
         """A replica has left its instance."""
@@ -109,7 +109,7 @@ class Pool:
 
 
 class Fixed(Pool):
-    """Always so many, ordered again when one is taken."""
+    """A pool of a fixed size: what is taken is ordered again."""
 
     def __init__(self, size: int, *, parks: bool) -> None:
         super().__init__()
@@ -122,7 +122,7 @@ class Fixed(Pool):
             self.order()
 
     def released(self, now: float) -> None:
-        """Whoever parks has the released one in place of the last that was ordered."""
+        """A parking pool keeps the released instance instead of the last one that was ordered."""
         making = self.stock.making
         if self._parks and making:
             self.give_back(making[-1])
@@ -130,19 +130,19 @@ class Fixed(Pool):
 
 
 class Planned(Pool):
-    """As our planner says, within a budget."""
+    """A pool that follows our planner, within a budget."""
 
     def __init__(self, most: int) -> None:
         super().__init__()
         self._planner = StandbyPlanner(0.0)
         self._policy = StandbyPolicy(max_instances=most)
-        self._told = False
+        self._refill_known = False
 
     def started(self, now: float, hit: bool) -> None:
         self._planner.started(TYPE, now, hit=hit)
-        if not self._told:
+        if not self._refill_known:
             self._planner.refilled(TYPE, REFILL_S)
-            self._told = True
+            self._refill_known = True
         self._follow(now)
 
     def released(self, now: float) -> None:
@@ -186,7 +186,7 @@ def _rows(quick: bool) -> list[Row]:
 
 
 def at(curve: Sequence[tuple[float, float]], x: float) -> float | None:
-    """y of a line through points by x; None beyond its end."""
+    """The value at `x` of a line through the points; None beyond its end."""
     for (x0, y0), (x1, y1) in pairwise(curve):
         if x <= x1 or math.isclose(x, x1):
             return y0 + (y1 - y0) * (x - x0) / (x1 - x0)

@@ -1,6 +1,6 @@
 """One check in a process of its own: `python -m loadtests.gpu.check_process NAME FOLDER`.
 
-It writes a finding a line (JSON), and last `{"end": …}`: empty, or what went wrong in a sentence.
+It writes each finding as a line of JSON, and last `{"end": …}`: empty, or a sentence on a failure.
 """
 
 from __future__ import annotations
@@ -15,30 +15,30 @@ from typing import Any, TextIO
 from loadtests.gpu.checks import CHECKS
 from loadtests.gpu.finding import CheckFailed
 from loadtests.harness.distributions import distribution
-from loadtests.harness.voice import voice
+from loadtests.harness.own_stdout import own_stdout
 
 
 def main() -> None:
-    said_to = voice()
+    output = own_stdout()
     name, folder = sys.argv[1:]
     check = next(check for check in CHECKS if check.name == name)
     try:
         for finding in check.run(Path(folder)):
-            _say(said_to, asdict(finding))
+            _write(output, asdict(finding))
     except CheckFailed as error:
-        _say(said_to, {"end": str(error)})
+        _write(output, {"end": str(error)})
     except ModuleNotFoundError as error:
         traceback.print_exc()
         package = str(error.name).partition(".")[0]
-        _say(said_to, {"end": "", "missing": distribution(package)})
+        _write(output, {"end": "", "missing": distribution(package)})
     except Exception as error:
         traceback.print_exc()
-        _say(said_to, {"end": f"{type(error).__name__}: {error}"})
+        _write(output, {"end": f"{type(error).__name__}: {error}"})
     else:
-        _say(said_to, {"end": ""})
+        _write(output, {"end": ""})
 
 
-def _say(to: TextIO, value: dict[str, Any]) -> None:
+def _write(to: TextIO, value: dict[str, Any]) -> None:
     print(json.dumps(value), file=to)
 
 

@@ -1,4 +1,4 @@
-"""All that is checked on a machine with a GPU: what it is called, needs, and may take.
+"""All checks of a machine with a GPU: their names, what they need, and how long they may take.
 
 Standard library only: `gpu_day.py` and the tests marked `gpu` say from this list what is missing.
 """
@@ -26,17 +26,17 @@ class Check:
     """Modules, beyond our own and the standard library."""
     limit_s: float
     quick: bool = True
-    """Whether it is among the tests too: they take seconds."""
+    """Whether it is also a test; tests take seconds."""
 
     def missing(self) -> list[str]:
         """The packages that it needs and this Python does not have."""
         return missing(self.needs)
 
     def run(self, folder: Path) -> Iterable[Finding]:
-        """One finding after another, as they are made. `folder` is empty and the check's own.
+        """Yields the findings as they are made. `folder` is empty and the check's own.
 
-        Raises whatever goes wrong: `CheckFailed` with a sentence where something is not as it
-        should be.
+        Raises `CheckFailed` with a sentence where something is not as it should be, and passes on
+        any other error.
         """
         module, _, function = self.name.partition(".")
         check: Callable[[Path], Iterable[Finding]]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 class CheckFailed(Exception):
-    """What should be is not; the message is a sentence."""
+    """Something is not as it should be; the message is a sentence."""
 
 
 @dataclass(frozen=True)
@@ -14,7 +14,7 @@ class Finding:
     what: str
     figure: str = ""
     holds: bool | None = None
-    """None where there is nothing to hold."""
+    """None for a figure without a bound."""
     remark: str = ""
 
 

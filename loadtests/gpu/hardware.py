@@ -33,7 +33,7 @@ def detected(folder: Path) -> Iterator[Finding]:
 
     gpus = detect(visible_gpus=os.environ.get(VISIBLE)).gpus
     ensure(bool(gpus), "NVML finds no GPU, but PyTorch does")
-    ensure(detect(visible_gpus="").gpus == (), "none is to be seen, and NVML's are found")
+    ensure(detect(visible_gpus="").gpus == (), "no GPU is visible, but NVML's are found")
     for gpu in gpus:
         ensure(gpu.uuid.startswith("GPU-"), f"{gpu.uuid} is no UUID of a GPU")
         for name in (gpu.uuid, str(gpu.index)):
@@ -51,7 +51,7 @@ def detected(folder: Path) -> Iterator[Finding]:
 
 
 def visible(folder: Path) -> Iterator[Finding]:
-    """What a process sees that is given none, and one that is given one, as the engine does it."""
+    """What a process sees that the engine gives no GPU, or one."""
     gpu = machine().gpus[0]
     none = _seen(gpu_variables(()))
     ensure(not none, f"a process without GPUs sees {none}")

@@ -1,4 +1,4 @@
-"""What a replica does on its GPU, and says of it; in whatever process it runs."""
+"""What a replica computes on its GPU, and reports, in whatever process it runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def has_context() -> bool:
 
 
 def answer() -> dict[str, Any]:
-    """Multiplies matrices on the first GPU, looks at every element, and says what it has seen."""
+    """Multiplies matrices on the first GPU, checks every element, and reports what it saw."""
     import torch
 
     twos = torch.full((SIZE, SIZE), 2.0, device="cuda")

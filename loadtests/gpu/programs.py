@@ -43,14 +43,14 @@ class Kernel:
 
 class Program(Protocol):
     def command(self, workload: Workload, folder: Path) -> Command:
-        """How to start it cold; `folder` is the replica's own, empty."""
+        """The command of a cold start; `folder` is empty and the replica's own."""
 
     def warm(self, folder: Path) -> Warm:
-        """How to start a standby of it; `folder` is for what standbys read."""
+        """How a standby of it is started; `folder` is for the files that standbys read."""
 
 
 class PlainServer:
-    """Needs PyTorch, and nothing else."""
+    """A server that needs PyTorch and nothing else."""
 
     def command(self, workload: Workload, folder: Path) -> Command:
         argv = (sys.executable, "-m", "loadtests.gpu.replica_server")
@@ -58,7 +58,7 @@ class PlainServer:
 
     def warm(self, folder: Path) -> Warm:
         argv = (sys.executable, "-m", "loadtests.gpu.standby_server")
-        return Warm("torch", argv, _environ(), _birth(folder, ["torch"]))
+        return Warm("torch", argv, _environ(), _warm_job(folder, ["torch"]))
 
 
 class Bento:
@@ -94,7 +94,7 @@ class Bento:
         argv = (str(python), "-m", "hotplate.serving.replica.inside.standby")
         env = {**_environ(), **platform_constants(python)}
         takes = {METRICS: f"home/{COUNTS}"}
-        return Warm("bento", argv, env, _birth(folder, ["torch", *BASICS]), takes_along=takes)
+        return Warm("bento", argv, env, _warm_job(folder, ["torch", *BASICS]), takes_along=takes)
 
 
 class Programs:
@@ -112,7 +112,7 @@ class Programs:
         """Nothing is kept."""
 
     async def self_report(self, directory: str) -> None:
-        """They say nothing of themselves."""
+        """They report nothing."""
 
     async def phases(self, directory: str) -> Sequence[Phase]:
         return []
@@ -130,7 +130,7 @@ def workload(gpus: float) -> Workload:
 
 
 def work(address: str) -> dict[str, Any]:
-    """What the replica at `host:port`, or at `unix:` and a path, answers. Raises OSError."""
+    """The answer of the replica at `host:port`, or at `unix:` and a path. Raises OSError."""
     path = unix_path(address)
     connection = HTTPConnection("localhost" if path else address, timeout=ANSWER_S)
     if path is not None:
@@ -147,11 +147,11 @@ def work(address: str) -> dict[str, Any]:
 
 
 def _environ() -> Mapping[str, str]:
-    """What replicas inherit of ours, and no more."""
+    """Those of our variables that replicas inherit."""
     return for_replica(os.environ) | {"PYTHONPATH": checkout_environ()["PYTHONPATH"]}
 
 
-def _birth(folder: Path, modules: Sequence[str]) -> dict[str, str]:
+def _warm_job(folder: Path, modules: Sequence[str]) -> dict[str, str]:
     file = folder / "modules.json"
     file.write_text(json.dumps(modules))
     return {"modules": str(file), "metrics": METRICS}

@@ -1,6 +1,6 @@
 """A replica's process without BentoML: HTTP on the inherited socket, answered by the GPU.
 
-`GET /readyz` when the GPU has computed once, `POST /work` computes again.
+It answers `GET /readyz` when the GPU has computed once; `POST /work` computes again.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ class Handler(BaseHTTPRequestHandler):
     had_context = False
 
     def do_GET(self) -> None:
-        self._say({})
+        self._answer({})
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        self._say(answer() | {"had_context": self.had_context})
+        self._answer(answer() | {"had_context": self.had_context})
 
     def log_message(self, format: str, *arguments: Any) -> None:
-        """Nothing: the log is for what goes wrong."""
+        """Logs nothing: the log is for errors."""
 
-    def _say(self, value: dict[str, Any]) -> None:
+    def _answer(self, value: dict[str, Any]) -> None:
         body = json.dumps(value).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))

@@ -40,8 +40,7 @@ def halves(folder: Path) -> Iterator[Finding]:
 async def _whole(folder: Path, program: Program, title: str) -> Finding:
     async with started(_engine(folder, program)) as engine:
         (replica,) = await _ready(engine, workload(1.0), 1)
-        said = await asyncio.to_thread(work, replica.address)
-        _look(said)
+        _look(await asyncio.to_thread(work, replica.address))
         await engine.scale(workload(1.0), 2)
         reason = await _waits(engine)
     return Finding(title, f"ready in {replica.cold_start_s:.1f} s", True, f"a second: {reason}")
@@ -54,13 +53,13 @@ async def _halves(folder: Path) -> list[Finding]:
         replicas = await _ready(engine, workload(0.5), 2)
         calls = [asyncio.to_thread(work, replica.address) for replica in replicas]
         both = await asyncio.gather(*calls)
-        for said in both:
-            _look(said)
+        for answer in both:
+            _look(answer)
         ensure(both[0]["pid"] != both[1]["pid"], "both answers are of one process")
         ensure(both[0]["uuid"] == both[1]["uuid"], "the halves are of two GPUs")
         await engine.scale(workload(0.5), 3)
         reason = await _waits(engine)
-    more_bytes = max(said["used_bytes"] for said in both) - alone["used_bytes"]
+    more_bytes = max(answer["used_bytes"] for answer in both) - alone["used_bytes"]
     slowest_s = max(replica.cold_start_s for replica in replicas)
     figure = f"ready in {slowest_s:.1f} s; the second takes {more_bytes / MIB:,.0f} MiB"
     return [Finding("two replicas on halves of a GPU", figure, True, f"a third: {reason}")]
@@ -72,7 +71,7 @@ def _engine(folder: Path, program: Program) -> LocalEngine:
 
 
 async def _ready(engine: LocalEngine, wanted: Workload, count: int) -> Sequence[Replica]:
-    """So many replicas, all ready. Raises CheckFailed with the log of one that ended."""
+    """Waits for so many replicas, all ready. Raises CheckFailed with the log of one that ended."""
     await engine.scale(wanted, count)
 
     def are_ready(replicas: Sequence[Replica]) -> bool:
@@ -85,7 +84,7 @@ async def _ready(engine: LocalEngine, wanted: Workload, count: int) -> Sequence[
 
 
 async def _waits(engine: LocalEngine) -> str:
-    """Why one more, which does not fit, is pending."""
+    """The reason why one more replica, for which there is no room, is pending."""
 
     def one_waits(replicas: Sequence[Replica]) -> bool:
         return any(each.state is ReplicaState.PENDING and each.reason for each in replicas)
@@ -103,6 +102,6 @@ async def _until(
         raise CheckFailed(str(error)) from None
 
 
-def _look(said: dict[str, Any]) -> None:
-    ensure(said["right"], "a product that a replica computed on the GPU is wrong")
-    ensure(said["count"] == 1, f"a replica with one GPU sees {said['count']}")
+def _look(answer: dict[str, Any]) -> None:
+    ensure(answer["right"], "a product that a replica computed on the GPU is wrong")
+    ensure(answer["count"] == 1, f"a replica with one GPU sees {answer['count']}")

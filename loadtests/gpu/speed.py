@@ -1,4 +1,4 @@
-"""`bench.py gpu`, as rows of the table of everything."""
+"""`bench.py gpu`, as rows of the table of all checks."""
 
 from __future__ import annotations
 

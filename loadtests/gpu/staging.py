@@ -1,4 +1,4 @@
-"""The pinned ring and the copy stream, without a file: what PyTorch alone can show."""
+"""The pinned ring and the copy stream, without a file and with nothing but PyTorch."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ SIZE_BYTES = 1 << 30
 ODD_BYTES = 3
 """Beyond whole slots, so that the last copy is a short one."""
 LIMIT_RATIO = 0.5
-"""Of pinned memory's speed. Memory is read once more here: by cores, into the ring."""
+"""Of pinned memory's speed. Here cores also copy the bytes into the ring."""
 
 
 class InMemory:
-    """Bytes of the host, all of them there."""
+    """Bytes in the host's memory, all of them present."""
 
     def __init__(self, tensor: Any) -> None:
         self._address = tensor.data_ptr()
 
     def wait(self, start: int, stop: int) -> None:
-        """They are there."""
+        """Returns at once: they are present."""
 
     def read_into(self, start: int, view: memoryview) -> None:
         target = ctypes.addressof(ctypes.c_ubyte.from_buffer(view))

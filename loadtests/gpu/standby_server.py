@@ -1,4 +1,4 @@
-"""A standby that becomes a `replica_server`: the platform's own until it has its job."""
+"""A standby that becomes a `replica_server`; before that it is the platform's own program."""
 
 from __future__ import annotations
 

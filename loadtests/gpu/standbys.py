@@ -24,7 +24,7 @@ from loadtests.gpu.hardware import machine
 from loadtests.gpu.programs import Bento, PlainServer, Program, work, workload
 
 LIMIT_RATIO = 0.5
-"""Of a cold start, that one from a standby may take; a tenth is what it takes without a GPU."""
+"""The share of a cold start that one from a standby may take; without a GPU it takes a tenth."""
 
 
 def plain(folder: Path) -> Iterator[Finding]:
@@ -42,9 +42,9 @@ async def _compared(folder: Path, program: Program, title: str) -> Finding:
     os.mkdir(folder / "cold")
     cold_s, cold = await _cold(folder / "cold", program, gpu)
     warm_s, warm = await _warm(folder / "warm", program, gpu)
-    for said in (cold, warm):
-        ensure(said["right"], "a product that was computed on the GPU is wrong")
-        ensure(said["count"] == 1, f"a process with one GPU sees {said['count']}")
+    for answer in (cold, warm):
+        ensure(answer["right"], "a product that was computed on the GPU is wrong")
+        ensure(answer["count"] == 1, f"a process with one GPU sees {answer['count']}")
     ensure(not cold["had_context"], "a cold process had a context before it made one")
     ensure(warm["had_context"], "the standby had no context when it became a replica")
     ratio = warm_s / cold_s
@@ -61,8 +61,8 @@ async def _cold(folder: Path, program: Program, gpu: int) -> tuple[float, dict[s
             command.argv, env, command.cwd, log, command.job, [listener.fileno()]
         )
         try:
-            said = await asyncio.to_thread(work, _address(listener))
-            return time.perf_counter() - began, said
+            answer = await asyncio.to_thread(work, _address(listener))
+            return time.perf_counter() - began, answer
         finally:
             await process.terminate(0)
 
@@ -82,17 +82,17 @@ async def _warm(folder: Path, program: Program, gpu: int) -> tuple[float, dict[s
             began = time.perf_counter()
             env = _environ(command, work_folder, gpu)
             await standby.become("replica", env, command.job, listener, Resources())
-            said = await asyncio.to_thread(work, _address(listener))
+            answer = await asyncio.to_thread(work, _address(listener))
             took_s = time.perf_counter() - began
-        ensure(said["pid"] == standby.process.pid, "another process answers")
-        return took_s, said
+        ensure(answer["pid"] == standby.process.pid, "another process answers")
+        return took_s, answer
     finally:
         await standby.end()
         cgroups.close()
 
 
 def _environ(command: Command, folder: Path, gpu: int) -> dict[str, str]:
-    """With what an engine adds."""
+    """The command's variables and those that an engine adds."""
     return {**command.env, **gpu_variables((gpu,)), REPLICA_DIR: str(folder)}
 
 

@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 from hotplate.serving.streaming.source import AGENT_SOCKET, TREES
 from hotplate.serving.weights import load_file, safe_open, stream
 from loadtests.gpu.finding import Finding, ensure
-from loadtests.systems.lender import Lender
+from loadtests.systems.stand_in_agent import StandInAgent
 
 DTYPES = (
     *("bool", "uint8", "int8", "int16", "uint16", "int32", "uint32", "int64", "uint64"),
@@ -24,7 +24,7 @@ DTYPES = (
 """As far as this PyTorch has them."""
 SHAPES: tuple[tuple[int, ...], ...] = ((), (0,), (3, 0, 2), (1,), (7,), (5, 9), (2, 3, 4))
 LARGE_BYTES = (40 << 20) + 3
-"""Several slots of the ring, and a short one."""
+"""Fills several slots of the ring and part of another."""
 PAUSE_S = 0.05
 
 Tensors = dict[str, torch.Tensor]
@@ -35,7 +35,7 @@ def every_dtype(folder: Path) -> Iterator[Finding]:
     tensors = _random_tensors()
     path = folder / "all.safetensors"
     save_file(tensors, path)
-    with _lent(folder) as lender:
+    with _streamed(folder) as agent:
         for device in ("cuda", "cuda:0", 0):
             _compare(dict(stream(str(path), device)), tensors, f"stream(device={device!r})")
         yield Finding('stream(device="cuda")', f"{len(tensors)} tensors bit-equal", True)
@@ -49,7 +49,7 @@ def every_dtype(folder: Path) -> Iterator[Finding]:
             parts = {name: file.get_slice(name)[:, 1:] for name in rows}
         _compare(parts, {name: tensor[:, 1:] for name, tensor in rows.items()}, "get_slice")
         yield Finding('safe_open(device="cuda")', f"{len(tensors)} tensors bit-equal", True)
-        ensure(len(lender.opened) > 3, "the files were not streamed")
+        ensure(len(agent.opened) > 3, "the files were not streamed")
 
 
 def arriving(folder: Path) -> Iterator[Finding]:
@@ -57,11 +57,11 @@ def arriving(folder: Path) -> Iterator[Finding]:
     rows = {f"{n:02}": _random(torch.uint8, (16 << 20,), n) for n in range(12)}
     path = folder / "rows.safetensors"
     save_file(rows, path)
-    with _lent(folder, PAUSE_S) as lender:
+    with _streamed(folder, PAUSE_S) as agent:
         early, arrived = 0, dict[str, Any]()
         for name, tensor in stream(str(path), "cuda"):
             torch.cuda.synchronize()
-            early += not lender.whole(path)
+            early += not agent.whole(path)
             arrived[name] = tensor
     _compare(arrived, rows, "stream of a file that arrives")
     figure = f"{early} of {len(rows)} tensors there before the file was"
@@ -84,9 +84,9 @@ def pretrained(folder: Path) -> Iterator[Finding]:
     made = BertModel(config).eval()
     made.save_pretrained(folder / "bert")
     install()
-    with _lent(folder) as lender:
+    with _streamed(folder) as agent:
         loaded = BertModel.from_pretrained(folder / "bert").eval().to("cuda")
-        ensure(bool(lender.opened), "the file was not streamed")
+        ensure(bool(agent.opened), "the file was not streamed")
         _compare(loaded.state_dict(), made.state_dict(), "from_pretrained")
         words = torch.arange(64).reshape(1, 64)
         with torch.inference_mode():
@@ -99,12 +99,12 @@ def pretrained(folder: Path) -> Iterator[Finding]:
 
 
 @contextmanager
-def _lent(folder: Path, pause_s: float = 0.0) -> Iterator[Lender]:
-    """Files below the folder are an agent's, for this process."""
-    with Lender(folder / "socket", pause_s) as lender:
+def _streamed(folder: Path, pause_s: float = 0.0) -> Iterator[StandInAgent]:
+    """This process streams files below the folder from a stand-in for the agent."""
+    with StandInAgent(folder / "socket", pause_s) as agent:
         os.environ[TREES], os.environ[AGENT_SOCKET] = str(folder), str(folder / "socket")
         try:
-            yield lender
+            yield agent
         finally:
             del os.environ[TREES], os.environ[AGENT_SOCKET]
 

@@ -1,4 +1,4 @@
-"""What stands for a replica's GPU: work that takes its time, more slowly when there is too much.
+"""A simulated GPU of a replica: its work takes time, and more time when there is too much of it.
 
 Up to `concurrency` handlers run at full speed; more slow each other down in proportion (processor
 sharing), as they do on a GPU. None of them notices that its caller has left. Standard library
@@ -34,12 +34,12 @@ class Stats:
     first_at: float = 0.0
     """When the first handler began; 0 = none has."""
     back_p50_s: float = 0.0
-    """From a handler's end to the next one's beginning in its slot; the half of them."""
+    """From a handler's end to the beginning of the next one in its slot: the median."""
     back_most_s: float = 0.0
 
 
 class Alarm:
-    """Calls `ring` at a moment, exact to some 50 µs: the loop's own timers are not."""
+    """Calls `ring` after a delay, exact to about 50 µs, which the loop's own timers are not."""
 
     def __init__(self, ring: Callable[[], None]) -> None:
         self._ring = ring
@@ -50,7 +50,7 @@ class Alarm:
         asyncio.get_running_loop().add_reader(self._file, self._fired)
 
     def set(self, delay_s: float) -> None:
-        """In place of what was set before."""
+        """Replaces the delay that was set before."""
         fraction, seconds = math.modf(max(delay_s, 1e-6))
         # struct itimerspec: an interval, which is none, and the delay.
         times = (ctypes.c_long * 4)(0, 0, int(seconds), int(fraction * 1e9))
@@ -59,20 +59,20 @@ class Alarm:
     def _fired(self) -> None:
         try:
             os.read(self._file, 8)
-        except BlockingIOError:  # it was set again meanwhile
+        except BlockingIOError:  # it has been set again meanwhile
             return
         self._ring()
 
 
 class Accelerator:
-    """Runs work, at a speed that depends on how much of it there is."""
+    """Runs work at a speed that depends on how much of it there is."""
 
     def __init__(self, concurrency: int) -> None:
         self._running = self._most = self._begun = self._ended = 0
         self._first_at = 0.0
         self._concurrency = concurrency
         self._done_s = 0.0
-        """Seconds of work that each of the running ones has got since the beginning."""
+        """Seconds of work that each running handler would have got since the beginning."""
         self._since = clock()
         self._ends: list[tuple[float, int, Callable[[], None]]] = []
         self._serial = itertools.count()
@@ -135,7 +135,7 @@ class Accelerator:
         self._since = now
 
     def _finish(self) -> None:
-        """End what is done, and come back when the next one will be."""
+        """Ends the work that is done, and sets the alarm for the next."""
         self._advance(clock())
         while self._ends and self._ends[0][0] <= self._done_s + 1e-9:
             done = heapq.heappop(self._ends)[2]

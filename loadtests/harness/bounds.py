@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Bound:
-    """As a text, and whether a figure reaches it."""
+    """A bound as text, and the check whether a figure reaches it."""
 
     text: str
     holds: Callable[[float], bool]
@@ -16,14 +16,14 @@ class Bound:
 
 @dataclass(frozen=True)
 class BoundedRow:
-    """What a table's row begins with where some of its figures have a bound."""
+    """The first columns of a table in which some figures have a bound."""
 
     figure: str
     """With its unit."""
     bound: str = ""
-    """What is to be reached; empty = it is shown beside the others only."""
+    """What our figure has to reach; empty = nothing."""
     holds: str = ""
-    """Empty where there is nothing to reach."""
+    """`verdict`, or empty where there is no bound."""
 
 
 def verdict(holds: bool) -> str:

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from tests.support.memory import memory_bytes
 
@@ -22,10 +22,11 @@ BIN = Path(sys.executable).parent
 START_S = 30.0
 """How long a process may take until it says that it is ready."""
 END_S = 2.0
-"""Until a killed process is no more; one that hangs in a driver may never be."""
+"""How long a killed process may take to end; one that hangs in a driver may never end."""
 _LOOK_S = 0.01
-_REST_S, _REST_SHARE = 0.3, 0.15
-"""Agents that greet each other are never quite idle."""
+_IDLE_S, _IDLE_SHARE = 0.3, 0.15
+"""A process is idle if it uses less than this share of a core for so long; agents that gossip use a
+little."""
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
@@ -56,29 +57,29 @@ class Child:
         """CPU seconds (user and system) that it and its descendants have used so far."""
         return sum(stat.cpu_s for stat in _tree(self._process.pid))
 
-    async def rest(self) -> None:
-        """Returns once it has nothing more to do: it has used hardly any CPU for a while."""
+    async def until_idle(self) -> None:
+        """Returns once it has used hardly any CPU for a while."""
         used_s, now_s = -1.0, self.cpu_s()
-        while now_s - used_s > _REST_SHARE * _REST_S:
-            await asyncio.sleep(_REST_S)
+        while now_s - used_s > _IDLE_SHARE * _IDLE_S:
+            await asyncio.sleep(_IDLE_S)
             used_s, now_s = now_s, self.cpu_s()
 
-    async def said(self, timeout_s: float = START_S) -> Any:
-        """The next line of its output, which is JSON. Raises BenchmarkFailed with its last words.
+    async def next_json(self, timeout_s: float = START_S) -> Any:
+        """The next line of its output, which is JSON; it must have been started with `piped`.
 
-        Only for a process that was started to be listened to.
+        Raises BenchmarkFailed with the end of its log.
         """
         assert self._process.stdout is not None
         try:
             async with asyncio.timeout(timeout_s):
                 line = await self._process.stdout.readline()
         except TimeoutError:
-            raise BenchmarkFailed(f"nothing came in {timeout_s:g} s; {self.last_words}") from None
+            raise BenchmarkFailed(f"nothing came in {timeout_s:g} s; {self.log_tail}") from None
         if not line:
-            raise BenchmarkFailed(f"a process ended too early: {self.last_words}")
+            raise BenchmarkFailed(f"a process ended too early: {self.log_tail}")
         return json.loads(line)
 
-    def tell(self, line: str) -> None:
+    def write_line(self, line: str) -> None:
         """Write a line to its input."""
         assert self._process.stdin is not None
         self._process.stdin.write(line.encode() + b"\n")
@@ -103,7 +104,7 @@ class Child:
         return found
 
     async def wait(self) -> int:
-        """Its exit status, when it has ended."""
+        """Waits for its end, and returns its exit status."""
         return await self._process.wait()
 
     @property
@@ -115,14 +116,14 @@ class Child:
         return self._process.returncode is None
 
     @property
-    def messages(self) -> str:
+    def log_text(self) -> str:
         """What it wrote to its log."""
         return self._log.read_text(errors="replace")
 
     @property
-    def last_words(self) -> str:
-        """The end of its messages."""
-        lines = self.messages.splitlines()
+    def log_tail(self) -> str:
+        """The end of its log, in one line."""
+        lines = self.log_text.splitlines()
         return " | ".join(map(str.strip, lines[-5:])) or f"{self._log.name} is empty"
 
     async def stop(self, grace_s: float) -> None:
@@ -147,22 +148,22 @@ async def running(
     log: Path,
     environ: Mapping[str, str] | None = None,
     folder: Path = ROOT,
-    listened: bool = False,
+    piped: bool = False,
     grace_s: float = 5.0,
 ) -> AsyncIterator[Child]:
-    """A process for the time of the block. Its messages go to `log`.
+    """A process that runs until the block ends. Its messages go to `log`.
 
-    A `listened` process speaks to us on its standard output; else that goes to `log` too.
+    With `piped` its standard output is for `next_json`; otherwise it goes to `log` too.
     """
-    with _opened(log) as messages:
+    with log.open("wb") as messages:
         process = await asyncio.create_subprocess_exec(
             *argv,
             cwd=folder,
             env=clean_environ() if environ is None else environ,
             stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE if listened else messages,
+            stdout=asyncio.subprocess.PIPE if piped else messages,
             stderr=messages,
-            start_new_session=True,  # Ctrl-C is for us: we stop it in order
+            start_new_session=True,  # so that Ctrl-C reaches only us, who stop it in order
         )
     child = Child(process, log)
     try:
@@ -186,8 +187,8 @@ async def output_of(
         except TimeoutError:
             raise BenchmarkFailed(f"{argv[0]} did not end in {timeout_s:g} s") from None
         if status != 0:
-            raise BenchmarkFailed(f"{' '.join(map(str, argv))}: {child.last_words}")
-    return child.messages
+            raise BenchmarkFailed(f"{' '.join(map(str, argv))}: {child.log_tail}")
+    return child.log_text
 
 
 def module(name: str, *arguments: object) -> list[str]:
@@ -196,21 +197,21 @@ def module(name: str, *arguments: object) -> list[str]:
 
 
 def clean_environ() -> dict[str, str]:
-    """Our environment without what would make a measured process another one than a user's."""
+    """Our environment without the variables that a user's process would not have."""
     ours = ("BENTO", "HOTPLATE_", "PYTHON")
     return {key: value for key, value in os.environ.items() if not key.startswith(ours)}
 
 
 def checkout_environ() -> dict[str, str]:
-    """The same, with our modules to be found in this checkout, be they installed or not."""
+    """The same, with the path on which this checkout's modules are found, installed or not."""
     path = [ROOT, *(ROOT / name for name in SOURCES), os.environ.get("PYTHONPATH", "")]
     return clean_environ() | {"PYTHONPATH": os.pathsep.join(filter(None, map(str, path)))}
 
 
 async def end_children() -> None:
-    """SIGKILL to all that this process has started or taken over, and reap them.
+    """Sends SIGKILL to all that this process has started or adopted, and reaps them.
 
-    asyncio has none of its own. One that the kernel cannot end within `END_S` is left.
+    asyncio may wait for none of them. A process that the kernel cannot end within `END_S` is left.
     """
     with suppress(TimeoutError):
         async with asyncio.timeout(END_S):
@@ -220,10 +221,6 @@ async def end_children() -> None:
                 with suppress(ChildProcessError):
                     os.waitpid(-1, os.WNOHANG)  # noqa: ASYNC222  (does not block)
                 await asyncio.sleep(_LOOK_S)
-
-
-def _opened(log: Path) -> BinaryIO:
-    return log.open("wb")
 
 
 def _tree(pid: int) -> list[_Stat]:
@@ -239,7 +236,7 @@ def _tree(pid: int) -> list[_Stat]:
 
 
 def _stat(pid: str) -> _Stat | None:
-    """None for what is no process, or none any more."""
+    """None for what is no process, or has ended."""
     try:
         text = Path("/proc", pid, "stat").read_text() if pid.isdigit() else ""
     except OSError:
@@ -252,7 +249,7 @@ def _stat(pid: str) -> _Stat | None:
 
 
 def _signal(stat: _Stat, number: signal.Signals) -> None:
-    """Nothing, if that process is no more."""
+    """Does nothing if that process has ended."""
     now = _stat(str(stat.pid))
     if now is not None and now.started == stat.started:
         with suppress(ProcessLookupError):

@@ -18,7 +18,7 @@ _SESSION = 3
 
 
 async def settled(platform: Platform, ports: Mapping[str, int], limit_s: float) -> str:
-    """Wait until all is accounted for; what is not, in a sentence, after `limit_s`.
+    """Waits until all is accounted for. After `limit_s` it returns a sentence about what is not.
 
     `ports` are those of the deployments that are to be there, by name.
     """
@@ -35,7 +35,7 @@ async def settled(platform: Platform, ports: Mapping[str, int], limit_s: float) 
 
 
 async def unaccounted(platform: Platform, ports: Mapping[str, int]) -> str:
-    """The first thing that belongs to nothing in the platform's status; empty if all does."""
+    """A sentence on the first thing that belongs to nothing in the platform's status, or ""."""
     roles = {role: platform.pid(role) for role in ROLES}
     if dead := [role for role, pid in roles.items() if _session_of(pid) is None]:
         return f"{dead[0]} does not run"
@@ -78,7 +78,7 @@ def children_of(parent: int) -> list[int]:
 
 
 def _session_of(pid: int) -> int | None:
-    """None for a process that is no more, or a zombie."""
+    """None for a process that has ended, also for a zombie."""
     with suppress(OSError):
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         return None if fields[0] in "ZX" else int(fields[_SESSION])
@@ -97,7 +97,7 @@ def _listening() -> set[int]:
 
 
 def _namespace_of(pid: int) -> str:
-    """Of processes; "" if it is gone."""
+    """The process's PID namespace; empty if the process has ended."""
     try:
         return os.readlink(f"/proc/{pid}/ns/pid")
     except OSError:

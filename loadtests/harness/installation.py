@@ -107,8 +107,8 @@ async def installation(folder: Path) -> AsyncIterator[Installation]:
 
         async def ready() -> bool:
             if not process.alive:
-                raise BenchmarkFailed(f"hotplate up has ended: {process.last_words}")
-            return "Hotplate is ready at" in process.messages
+                raise BenchmarkFailed(f"hotplate up has ended: {process.log_tail}")
+            return "Hotplate is ready at" in process.log_text
 
         await until(ready, START_S, "hotplate up does not start")
         await here.bentoml(
@@ -146,8 +146,10 @@ async def deploy(
 
 @asynccontextmanager
 async def serving(here: Installation, tag: str, log: Path) -> AsyncIterator[tuple[str, Child]]:
-    """`bentoml serve` of the same bento, in the environment that the platform built for it; its
-    URL, where nobody may listen yet."""
+    """`bentoml serve` of the same bento, in the environment that the platform built for it.
+
+    Yields its URL, which may not answer yet, and its process.
+    """
     port = free_port(HOST)
     (python,) = here.pythons()
     command = [str(python), "-m", "bentoml", "serve", tag, "--host", HOST, "--port", str(port)]

@@ -1,8 +1,8 @@
 """Nodes with links of a given speed: network namespaces on one bridge, each behind a veth pair
 that lets through so many bytes a second in either direction (tc-tbf(8)).
 
-As a program it is that network, for as long as its input is open; all of it goes with its
-processes. It lives in a user namespace, so nobody need be root.
+Run as a program, it keeps that network while its standard input is open; the network ends with its
+processes. It is in a user namespace, so that it needs no root.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from pathlib import Path
 from loadtests.harness.child_process import BenchmarkFailed, module, running
 
 OWN = ("unshare", "--map-root-user", "--net")
+"""A command's prefix that runs it in a network of its own, with a loopback interface only."""
 BURST_BYTES = 256 << 10
 """More than the largest packet (64 KiB): it then passes in one piece."""
 QUEUE_MS = 50
@@ -33,25 +34,26 @@ class Node:
 
     host: str
     enter: tuple[str, ...]
-    """Stands before the command of what runs there."""
+    """A command's prefix that runs it there; empty where no prefix is needed."""
 
 
 HERE = Node("127.0.0.1", ())
-"""Where we are ourselves."""
+"""The network of this process."""
 
 
 @asynccontextmanager
 async def network(nodes: int, bytes_per_s: float, folder: Path) -> AsyncIterator[list[Node]]:
-    """That many nodes for the time of the block. Raises BenchmarkFailed where none can be had."""
+    """So many nodes, until the block ends. Raises BenchmarkFailed where networks cannot be made."""
     command = [*OWN, *module("loadtests.harness.network", nodes, bytes_per_s)]
     try:
-        async with running(*command, log=folder / "network.log", listened=True) as child:
-            yield [Node(one["host"], _enter(one["pid"])) for one in await child.said()]
+        async with running(*command, log=folder / "network.log", piped=True) as child:
+            yield [Node(one["host"], enter(one["pid"])) for one in await child.next_json()]
     except FileNotFoundError as error:
-        raise BenchmarkFailed(f"there are no networks to be had: {error}") from None
+        raise BenchmarkFailed(f"networks cannot be made here: {error}") from None
 
 
-def _enter(pid: int) -> tuple[str, ...]:
+def enter(pid: int) -> tuple[str, ...]:
+    """A command's prefix that runs it in the network of that process."""
     return ("nsenter", "--target", str(pid), "--user", "--preserve-credentials", "--net")
 
 
@@ -63,14 +65,14 @@ def main() -> None:
     _run("ip", "link", "add", "hub", "type", "bridge")
     _run("ip", "link", "set", "hub", "up")
     holders: list[subprocess.Popen[bytes]] = []
-    said = []
+    nodes = []
     try:
         for number in range(1, flags.nodes + 1):
             holders.append(holder := _holder())
             host = f"10.77.0.{number}"
             _connect(holder.pid, f"link{number}", host, flags.bytes_per_s)
-            said.append({"host": host, "pid": holder.pid})
-        print(json.dumps(said), flush=True)
+            nodes.append({"host": host, "pid": holder.pid})
+        print(json.dumps(nodes), flush=True)
         sys.stdin.read()
     finally:
         for holder in holders:
@@ -84,7 +86,7 @@ def _holder() -> subprocess.Popen[bytes]:
     while os.readlink(f"/proc/{holder.pid}/ns/net") == ours:
         if holder.poll() is not None:
             sys.exit("unshare --net does not work here")
-        time.sleep(0.001)  # unshare tells nobody when it is in its new network
+        time.sleep(0.001)  # unshare does not say when it is in its new network
     return holder
 
 
@@ -100,7 +102,7 @@ def _connect(pid: int, link: str, host: str, bytes_per_s: float) -> None:
 
 
 def _limit(inside: Sequence[str], device: str, bytes_per_s: float) -> None:
-    """What leaves by it."""
+    """Limits what is sent by this device."""
     rate = [f"{bytes_per_s * 8:.0f}bit", "burst", str(BURST_BYTES), "latency", f"{QUEUE_MS}ms"]
     _run(*inside, "tc", "qdisc", "add", "dev", device, "root", "tbf", "rate", *rate)
 

@@ -16,15 +16,15 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def pace(listener: socket.socket, bytes_per_s: float) -> None:
-    """Connections that it accepts from now on send that much, each: they inherit it."""
+    """Limits each connection that it accepts from now on: connections inherit the option."""
     rate = int(bytes_per_s).to_bytes(8, "little")
     listener.setsockopt(socket.SOL_SOCKET, _SO_MAX_PACING_RATE, rate)
 
 
 def pace_process(pid: int, bytes_per_s: float) -> None:
-    """The same for all that a process of ours listens to over TCP, which it need not know.
+    """The same for every TCP socket on which a process listens; it notices nothing.
 
-    Raises OSError where that process is not ours to look into.
+    Raises OSError where we may not look into that process.
     """
     pidfd = os.pidfd_open(pid)
     try:
@@ -38,7 +38,7 @@ def pace_process(pid: int, bytes_per_s: float) -> None:
 
 
 def _taken(pidfd: int, fd: int) -> socket.socket:
-    """Another process's socket: not a copy of it."""
+    """The socket of another process itself, and not a copy (pidfd_getfd(2))."""
     ours = _libc.syscall(_PIDFD_GETFD, pidfd, fd, 0)
     if ours < 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))

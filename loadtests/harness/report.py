@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 DIGITS = "digits"
-"""A row's field of this name is not shown: it says how the row's numbers are, all of them."""
+"""A row's field of this name is not shown: it says how many digits all of its numbers have."""
 
 
 class Row(Protocol):
@@ -24,13 +24,13 @@ class Row(Protocol):
 
 
 def column(header: str, digits: int = 0) -> Any:
-    """A field that is None until it is measured; a number is shown with so many digits."""
+    """A field that is None until it is measured, and the number of digits that are shown."""
     return field(default=None, metadata={"header": header, "digits": digits})
 
 
 @dataclass(frozen=True)
 class StartRow:
-    """What a row begins with where the way to a first answer was timed several times."""
+    """The first columns of a table of ways to a first answer, each timed several times."""
 
     way: str
     seconds: float | None = column("first answer s", 2)
@@ -45,7 +45,7 @@ def spread(times_s: Sequence[float]) -> dict[str, float]:
 
 
 def table_of(title: str, rows: Sequence[Row], took_s: float) -> Table:
-    """One line per row; what is None is a dash, and a column that says nothing is left out."""
+    """One line per row. None is shown as a dash, and a column without values is left out."""
     from rich.box import SIMPLE_HEAD  # rows are measured where it is missing, too
     from rich.table import Table
 
@@ -67,7 +67,7 @@ def table_of(title: str, rows: Sequence[Row], took_s: float) -> Table:
 
 
 def markdown_of(title: str, rows: Sequence[Row]) -> str:
-    """The same table for a page."""
+    """The same table in Markdown."""
     columns = _columns(rows)
     lines = [title, "", f"| {' | '.join(map(_header, columns))} |", "|---" * len(columns) + "|"]
     lines += [f"| {' | '.join(_cells(columns, row))} |" for row in rows]
@@ -102,7 +102,7 @@ def _header(one: Field[Any]) -> str:
 
 
 def _columns(rows: Sequence[Row]) -> list[Field[Any]]:
-    """Those that say something."""
+    """The fields that have a value in some row."""
     return [
         one
         for one in fields(rows[0])

@@ -1,4 +1,4 @@
-"""The file of routes of one gateway that serves alone: one deployment, edited while it runs."""
+"""The file of routes of a gateway without a control plane: one deployment, edited while it runs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ORGANIZATION = "X-Organization"
-"""The header in which callers say who asks."""
+"""The header in which callers name their organization."""
 
 
 @dataclass(frozen=True)
@@ -18,10 +18,10 @@ class Plan:
     """Of each replica."""
     replicas: int = 1
     named: int | None = None
-    """So many of them are known to the front at first; None = all."""
+    """How many of them the proxy knows at first; None = all."""
     timeout_s: float = 60.0
     streams: bool = False
-    """Answers come in pieces that must not wait for each other."""
+    """Responses are streams, of which each piece must be sent at once."""
     weights: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -32,7 +32,7 @@ class RoutesFile:
         self._plan = plan
 
     def write(self, addresses: Sequence[str]) -> None:
-        """Names these replicas, in place of those before."""
+        """Names these replicas instead of the former ones."""
         plan = self._plan
         lines = [
             'admin = "127.0.0.1:0"',

@@ -18,7 +18,7 @@ from aiohttp import web
 HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "content-length", "host"}
 
 
-class Proxy:
+class SemaphoreProxy:
     def __init__(self, backend: str, slots: int, session: aiohttp.ClientSession) -> None:
         self._backend = backend
         self._slots = asyncio.Semaphore(slots)
@@ -51,7 +51,7 @@ async def serve(backend: str, slots: int) -> None:
     timeout = aiohttp.ClientTimeout(total=None)
     async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
         app = web.Application()
-        app.router.add_route("*", "/{path:.*}", Proxy(backend, slots, session).forward)
+        app.router.add_route("*", "/{path:.*}", SemaphoreProxy(backend, slots, session).forward)
         runner = web.AppRunner(app, access_log=None)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0, backlog=2048).start()

@@ -23,7 +23,7 @@ def _api(name: str, work_s: float) -> Any:
     def work(self: Bench, text: str) -> dict[str, str]:
         return self.work(work_s)
 
-    work.__name__ = name  # by which BentoML finds it again
+    work.__name__ = name  # BentoML finds it by this name
     return bentoml.api(work, route=f"/work/{work_s:g}")
 
 

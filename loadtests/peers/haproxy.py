@@ -31,13 +31,13 @@ REPLICAS = """option redispatch 1
     http-request disable-l7-retry unless METH_GET
     default-server check inter 200ms fall 1 rise 1
     default-server observe layer4 error-limit 1 on-error mark-down"""
-"""Where there are several: what fails elsewhere is tried again if it does no harm."""
+"""With several replicas a GET that fails at one is sent to another."""
 
 
 def configuration(
     port: int, addresses: Sequence[str], plan: Plan, *, abort_on_close: bool = False
 ) -> str:
-    """`addresses` are host:port. With `abort_on_close` what a caller that left asked is dropped."""
+    """`addresses` are host:port. `abort_on_close` drops the requests of callers that have left."""
     servers = [f"server r{n} {one} maxconn {plan.slots}" for n, one in enumerate(addresses)]
     options = ["option abortonclose" if abort_on_close else "no option abortonclose"]
     if plan.streams:

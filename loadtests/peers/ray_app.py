@@ -32,7 +32,7 @@ class Bench:
         self._accelerator: Accelerator | None = None
 
     async def __call__(self, request: Request) -> dict[str, str]:
-        if self._accelerator is None:  # here, for it needs the loop of the handlers
+        if self._accelerator is None:  # made here, because it needs the loop of the handlers
             self._accelerator = Accelerator(self._slots)
             serve_stats(self._accelerator, self._stats_port)
         await request.body()
@@ -43,7 +43,7 @@ class Bench:
 
 
 def loopback_up() -> None:
-    """Our network is new, and its loopback interface is down."""
+    """Our network is new, and its loopback interface is down at first."""
     up = struct.pack("16sh", b"lo", 1)  # struct ifreq, with IFF_UP
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         fcntl.ioctl(any_socket, SIOCSIFFLAGS, up)

@@ -6,23 +6,22 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from loadtests.harness.child_process import BIN, ROOT, BenchmarkFailed, clean_environ, output_of
+from loadtests.harness.network import OWN
 
 REQUIREMENT = "ray[serve]==2.60.0"
 FOLDER = BIN.parent / "peers" / "ray"
-"""In our own environment's folder: it goes when that goes."""
+"""In our own environment's folder, so that it is removed together with that."""
 PYTHON = FOLDER / "bin" / "python"
 INSTALL_S = 300.0
-ALONE = ("unshare", "--map-root-user", "--net")
-"""Before a command: its network has a loopback interface and nothing else."""
 
 
 async def install(folder: Path) -> None:
-    """Makes it if it is not there. Raises BenchmarkFailed with the reason if it cannot be made, or
-    if Ray would be reached from outside."""
+    """Makes the environment if it is missing. Raises BenchmarkFailed if it cannot be made, or if
+    Ray could be reached from outside."""
     try:
-        await output_of(*ALONE, "true", log=folder / "unshare.log", timeout_s=10)
+        await output_of(*OWN, "true", log=folder / "unshare.log", timeout_s=10)
     except (BenchmarkFailed, FileNotFoundError) as error:
-        message = f"it listens on all addresses, and there is no network for it alone: {error}"
+        message = f"it listens on all addresses, and cannot have a network of its own: {error}"
         raise BenchmarkFailed(message) from None
     done = FOLDER / "installed"
     if done.exists() and done.read_text() == REQUIREMENT:
@@ -38,13 +37,8 @@ async def install(folder: Path) -> None:
     done.write_text(REQUIREMENT)
 
 
-def enter(pid: int) -> tuple[str, ...]:
-    """Before a command: it is in the network of that process."""
-    return ("nsenter", "--target", str(pid), "--user", "--preserve-credentials", "--net")
-
-
 def environ(folder: Path, *, ports: tuple[int, int], haproxy: bool) -> dict[str, str]:
-    """`ports` are for what Ray's HAProxy says of itself."""
+    """`ports` are for the metrics and the statistics of Ray's HAProxy."""
     common: Mapping[str, str] = {
         **clean_environ(),
         "PYTHONPATH": str(ROOT),

@@ -1,4 +1,4 @@
-"""Says what an accelerator has done, past the queue of the peer whose handlers use it.
+"""Serves the statistics of an accelerator on a port of its own, past the peer's queue.
 
 Standard library only: peers import it in their own environments.
 """
@@ -26,7 +26,7 @@ def serve_stats(accelerator: Accelerator, port: int) -> None:
             self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
-            """Nothing: it is asked by the benchmark only."""
+            """Logs nothing: only the benchmark asks."""
 
     server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()

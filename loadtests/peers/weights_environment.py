@@ -12,15 +12,15 @@ REQUIREMENTS = (
     "fastsafetensors==0.5.0",
 )
 NEEDED = ("boto3", "humanize")
-"""By those, beside what ours has."""
+"""What those import beyond the packages of our environment."""
 FOLDER = BIN.parent / "peers" / "weights"
-"""In our own environment's folder: it goes when that goes."""
+"""In our own environment's folder, so that it is removed together with that."""
 PYTHON = FOLDER / "bin" / "python"
 INSTALL_S = 300.0
 
 
 async def install(folder: Path) -> None:
-    """Makes it if it is not there. Raises BenchmarkFailed with the reason if it cannot be made."""
+    """Makes the environment if it is missing. Raises BenchmarkFailed if it cannot be made."""
     done, made_of = FOLDER / "installed", "\n".join((*REQUIREMENTS, *NEEDED))
     if done.exists() and done.read_text() == made_of:
         return

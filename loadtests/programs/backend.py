@@ -1,4 +1,4 @@
-"""A stand-in for a replica: handlers that share one accelerator and never notice who has left.
+"""A stand-in for a replica: its handlers share one accelerator and never notice that callers leave.
 
 /work/<seconds>             1 KiB after that much work; ?id=… is recorded when it begins
 /tokens/<count>/<seconds>   a stream of events (SSE), one each so many seconds, each with the
@@ -119,7 +119,7 @@ class Connection(asyncio.Protocol):
 
 
 def recorder(path: str) -> Callable[[bytes], None]:
-    """Appends a line at once: it is there although the process is killed in the next moment."""
+    """Appends each line at once, so that it is kept even if the process is killed right after."""
     file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     return lambda line: cast("None", os.write(file, line + b"\n"))
 

@@ -1,4 +1,4 @@
-"""An agent that means no good, as a process: it lies or stalls until its input is closed."""
+"""A malicious agent as a process: it lies or stalls until its standard input is closed."""
 
 from __future__ import annotations
 

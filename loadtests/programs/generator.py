@@ -2,7 +2,7 @@
 
 A client with patience leaves when no answer came in that time: it drops its connection, makes
 a new one and posts again at once. A client that is refused comes back after `Retry-After`.
-They say what they saw when their time is over, and go on until they are stopped.
+They print what they saw when their time is over, and go on until they are stopped.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from loadtests.systems.load import Load
 
 BODY = b'{"text": "%b"}' % (b"x" * 1012)
 COMEBACK_S = 1.0
-"""How long a refused client waits that was not told when to come back."""
+"""How long a refused client waits if the response has no `Retry-After`."""
 AFTER_FAILURE_S = 0.1
 
 
@@ -132,7 +132,7 @@ class Client(asyncio.Protocol):
             self._loop.call_later(self._retry_after_s, proceed)
 
     def _drop(self) -> None:
-        """Ends the connection; what happens on it is no news any more."""
+        """Ends the connection; what happens on it no longer counts."""
         if self._transport is not None:
             self._transport.abort()
             self._transport = None

@@ -1,8 +1,8 @@
-"""Brings one Safetensors file to a GPU in one of several ways, times it, and looks at every bit.
+"""Loads one Safetensors file to a GPU in one of several ways, times it, and compares every bit.
 
-Says `{}` when everything is imported and a small file has been loaded, begins when a line comes
-in, and says what it measured. `pinned` is the limit: as many bytes out of pinned memory, with
-nothing else done. The file is `write`'s, which another run of this program makes.
+It prints `{}` when everything is imported and a small file has been loaded, begins when it reads a
+line, and prints what it measured. `pinned` is the limit: as many bytes from pinned memory, with
+nothing else done. Another run of this program, with `write`, makes the file.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import safetensors.torch
 import torch
 
 from hotplate.serving.weights import stream
-from loadtests.harness.voice import voice
+from loadtests.harness.own_stdout import own_stdout
 
 TENSOR_BYTES = 8 << 20
 NORM_BYTES = 8 << 10
@@ -38,7 +38,7 @@ def write(path: Path, layers: int) -> None:
 
 
 def _content(layer: int, size_bytes: int, device: str) -> torch.Tensor:
-    """Other bits for each layer, as bf16."""
+    """Different bits for each layer, as bf16."""
     numbers = torch.arange(size_bytes // 2, dtype=torch.int32, device=device)
     return (numbers * 40503 + layer * 7919).to(torch.int16).view(torch.bfloat16)
 
@@ -58,7 +58,7 @@ def runai(file: str) -> Iterable[tuple[str, Any]]:
 def fastsafetensors(file: str) -> Iterable[tuple[str, Any]]:
     opened = importlib.import_module("fastsafetensors").fastsafe_open
     tensors = opened(filenames=[file], nogds=True, device=DEVICE, debug_log=False)
-    _open.append(tensors)  # so that its memory stays, in any version, without a copy
+    _open.append(tensors)  # keeps its memory, in any version, without a copy
     for name in tensors.get_keys():
         yield name, tensors.get_tensor(name)
 
@@ -71,7 +71,7 @@ def instanttensor(file: str) -> Iterable[tuple[str, Any]]:
 
 
 def ours(file: str) -> Iterable[tuple[str, Any]]:
-    """`file` is one of whoever lends it, as the variables say."""
+    """The file is streamed from the agent that the variables name."""
     return stream(file, DEVICE)
 
 
@@ -119,22 +119,22 @@ def wrong_tensors(tensors: dict[str, Any], layers: int) -> int:
 
 
 def main() -> None:
-    flags, said_to = _parser().parse_args(), voice()
+    flags, output = _parser().parse_args(), own_stdout()
     if flags.way == "write":
         write(Path(flags.file), flags.layers)
-        print("{}", file=said_to)
+        print("{}", file=output)
         return
     torch.empty(1, device=DEVICE)
     if flags.way != "pinned":
         load(flags.way, flags.small)
-    print("{}", file=said_to)
+    print("{}", file=output)
     sys.stdin.readline()
     if flags.way == "pinned":
-        said = {"seconds": copy_pinned(flags.layers * (TENSOR_BYTES + NORM_BYTES)), "wrong": 0}
+        result = {"seconds": copy_pinned(flags.layers * (TENSOR_BYTES + NORM_BYTES)), "wrong": 0}
     else:
         seconds, tensors = load(flags.way, flags.file)
-        said = {"seconds": seconds, "wrong": wrong_tensors(tensors, flags.layers)}
-    print(json.dumps(said), file=said_to)
+        result = {"seconds": seconds, "wrong": wrong_tensors(tensors, flags.layers)}
+    print(json.dumps(result), file=output)
 
 
 def _parser() -> argparse.ArgumentParser:

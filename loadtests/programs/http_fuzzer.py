@@ -1,4 +1,4 @@
-"""`python -m loadtests.programs.http_fuzzer CORPUS [libFuzzer's flags]`: atheris asks the oracle.
+"""`python -m loadtests.programs.http_fuzzer CORPUS [libFuzzer's flags]`: atheris and an oracle.
 
 It is a process of its own, because libFuzzer ends the one that it runs in. The first byte of an
 input says how the rest is cut in pieces, and whether it is a caller's or (from 128 on) a replica's.
@@ -19,7 +19,7 @@ with atheris.instrument_imports(include=["hotplate.serving.gateway"]):
 
 
 def main() -> None:
-    logging.disable()  # of replicas that are out, for every other input
+    logging.disable()  # every other input would log that a replica is out
     atheris.Setup(sys.argv, _take)
     atheris.Fuzz()
 

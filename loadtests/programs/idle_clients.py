@@ -1,6 +1,6 @@
 """Connections that were used once and are kept: open until the process is told to end.
 
-Says `{"open": N}` when all have had their answer, and again for each line of its input.
+It prints `{"open": N}` when all have had their answer, and again for each line that it reads.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""A replica's part in a model: takes all of its tensors when a line comes in, and keeps them.
+"""A replica that uses a model: it loads all tensors when it reads a line, and keeps them.
 
-It says how long that took, then reads every page of them, and at the next line it ends.
+It then reads every page of them, prints how long the loading took, and ends at the next line.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """An origin: files of a folder over HTTP, whole or in ranges, read-only, and as buckets of S3.
 
 A first folder is a bucket (`/bucket/key`), which can be listed. Bytes go from the page cache to
-the socket without being looked at, so that the origin is the fastest part. A connection has a
-speed if it is to have one. For every line that comes in it says how many bytes of files have left,
-by first folder.
+the socket without a copy, so that the origin is the fastest part. The speed of connections can be
+limited. For every line that it reads it prints how many bytes of files it has sent, by first
+folder.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Handler(BaseHTTPRequestHandler):
             self._send(file, start, stop)
 
     def _span(self, size: int) -> tuple[int, int] | None:
-        """Of the first byte, and after the last one."""
+        """The positions of the first byte and after the last one; None = the whole file."""
         found = re.fullmatch(r"bytes=(\d*)-(\d*)", self.headers.get("Range", ""))
         if found is None or found[0] == "bytes=-":
             return None
@@ -122,7 +122,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Nobody reads it."""
+        """Logs nothing."""
 
 
 class Server(ThreadingHTTPServer):
@@ -130,7 +130,7 @@ class Server(ThreadingHTTPServer):
     request_queue_size = 128
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that was killed is no news."""
+        """Logs nothing: benchmarks kill clients."""
 
 
 def main() -> None:

@@ -1,6 +1,6 @@
-"""Has an agent pull a URL when a line comes in, and says what the agent answered.
+"""Tells an agent to pull a URL when it reads a line, and prints the agent's answer.
 
-At the line `digest` it says the digest of what a replica reads there.
+At the line `digest` it prints the digest of what a replica reads there.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ async def main(flags: argparse.Namespace) -> None:
     client = AgentClient(f"http://{flags.agent}", token)
     try:
         await client.check()
-        _say({})
+        _write({})
         for line in sys.stdin:
             if line == "go\n":
-                _say(await client.pull(flags.url))
+                _write(await client.pull(flags.url))
             else:
-                _say({"digest": _digest((await client.status())["socket"], flags.url, token)})
+                _write({"digest": _digest((await client.status())["socket"], flags.url, token)})
     except CacheError as error:
         sys.exit(str(error))
     finally:
@@ -42,7 +42,7 @@ def _digest(socket_path: str, url: str, token: str) -> str:
         return blake3(file.view).hexdigest()
 
 
-def _say(what: dict[str, Any]) -> None:
+def _write(what: dict[str, Any]) -> None:
     print(json.dumps(what), flush=True)
 
 

@@ -1,8 +1,8 @@
-"""Receives a file in verified pieces and sends each on as soon as it is there: one of a chain.
+"""One of a chain: it receives a file in verified pieces and sends each on as soon as it has it.
 
-As little as a fan-out can cost: no choice of peers, no requests, no second copy. Says `{}` when
-it listens, begins when a line comes in, and says its seconds when all has come and was sent on.
-It ends with its input.
+This is the least that a fan-out can cost: no choice of peers, no requests, no second copy. It
+prints `{}` when it listens, begins when it reads a line, prints its seconds when all was received
+and sent on, and ends when its input does.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from blake3 import blake3
 
 PIECE_BYTES = 8 << 20
 SLOTS = 8
-"""Pieces that are held: more than are ever between what has come and what was sent."""
+"""How many pieces it can hold: more than are ever received and not sent yet."""
 
 
 class Relay:
-    """Of `size_bytes`, which it keeps only until they are sent on."""
+    """Relays `size_bytes`, which it keeps only until they are sent on."""
 
     def __init__(self, size_bytes: int, is_last: bool) -> None:
         self._left = [PIECE_BYTES] * (size_bytes // PIECE_BYTES)
@@ -32,7 +32,7 @@ class Relay:
             self._left.append(size_bytes % PIECE_BYTES)
         self._is_last = is_last
         self._free: queue.SimpleQueue[memoryview] = queue.SimpleQueue()
-        self._come: queue.SimpleQueue[memoryview] = queue.SimpleQueue()
+        self._received: queue.SimpleQueue[memoryview] = queue.SimpleQueue()
         for _ in range(SLOTS):
             self._free.put(memoryview(bytearray(PIECE_BYTES)))
 
@@ -48,10 +48,10 @@ class Relay:
                 if connection.recv_into(slot[:length], 0, socket.MSG_WAITALL) < length:
                     sys.exit("the file ended too early")
                 blake3(slot[:length]).digest()
-                (self._free if self._is_last else self._come).put(slot)
+                (self._free if self._is_last else self._received).put(slot)
 
     def send(self, listener: socket.socket) -> None:
-        """To the first who asks."""
+        """Sends the pieces to the first connection."""
         connection, _ = listener.accept()
         with connection:
             _read_head(connection)
@@ -59,7 +59,7 @@ class Relay:
                 f"HTTP/1.1 200 OK\r\nContent-Length: {sum(self._left)}\r\n\r\n".encode()
             )
             for length in self._left:
-                slot = self._come.get()
+                slot = self._received.get()
                 connection.sendall(slot[:length])
                 self._free.put(slot)
 
@@ -90,7 +90,7 @@ def main() -> None:
         if not flags.last:
             sending.join()
         print(json.dumps({"seconds": time.perf_counter() - began}), flush=True)
-        sys.stdin.read()  # what it has used is looked at while it is there
+        sys.stdin.read()  # its CPU time is read while it still runs
 
 
 if __name__ == "__main__":

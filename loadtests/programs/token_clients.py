@@ -1,6 +1,6 @@
-"""Readers of streams: for each event, how long ago it was sent.
+"""Readers of streams: they note for each event how long ago it was sent.
 
-They say what they saw after `--seconds`: events, streams that broke, and the delays' percentiles.
+They print what they saw after `--seconds`: events, streams that broke, and the delays' percentiles.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from loadtests.harness.accelerator import clock
 
 SENT_AT = re.compile(rb'"at": ([0-9.]+),')
 APART_S = 0.0011
-"""Between the beginnings of streams, so that their events do not all come at one moment."""
+"""The pause between the starts of streams, so that their events do not all come at one moment."""
 SETTLE_S = 1.0
 
 
@@ -67,8 +67,8 @@ async def run(url: str, streams: int, every_s: float, seconds: float) -> None:
     await asyncio.sleep(seconds)
     found = seen.delays_s
     cuts = statistics.quantiles(found, n=100) if len(found) > 1 else [0.0] * 99
-    said = {"events": len(found), "broken": seen.broken}
-    print(json.dumps({**said, "p50_ms": cuts[49] * 1000, "p99_ms": cuts[98] * 1000}), flush=True)
+    counts = {"events": len(found), "broken": seen.broken}
+    print(json.dumps({**counts, "p50_ms": cuts[49] * 1000, "p99_ms": cuts[98] * 1000}), flush=True)
     await asyncio.Event().wait()
 
 

@@ -1,9 +1,9 @@
-"""Reads files as a program that knows nothing of the agent, and times it.
+"""Reads files as a program that does not know the agent, and times it.
 
     python -m loadtests.programs.view_reader read|mmap|load ROUNDS PATH…
 
-Says `{}` when it is ready, begins when a line comes in, and says how many seconds each path took,
-round by round; the paths take turns. `load` is safetensors' own `load_file` for torch, every
+It prints `{}` when it is ready, begins when it reads a line, and prints how many seconds each path
+took, round by round; the paths take turns. `load` is safetensors' own `load_file` for torch, every
 tensor copied in file order into memory that was touched before; imports are not counted.
 """
 
@@ -41,7 +41,7 @@ def load(path: str, memory: memoryview) -> None:
     import torch
     from safetensors.torch import load_file
 
-    torch.set_num_threads(1)  # the others would spin between two copies, on the daemon's cores
+    torch.set_num_threads(1)  # more would spin between two copies, on the cores of the file view
     target = torch.frombuffer(memory, dtype=torch.uint8)
     at = 0
     for tensor in sorted(load_file(path).values(), key=torch.Tensor.data_ptr):

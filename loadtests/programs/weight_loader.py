@@ -1,9 +1,9 @@
-"""Loads weights into memory that is there already, once, in one of several ways, and times it.
+"""Loads weights into memory that is already allocated, once, in one of several ways, and times it.
 
 The memory stands for a GPU's: every tensor is copied into it. `transfer` only receives the
-bytes, and checks their digests if it is told to; `stream` and `load` are ours, through the node's
-agent; `runai` reads an S3 bucket itself; what is called `A-B` brings the whole file with A, then
-loads it with B. Says `{}` when it is ready, begins when a line comes in, and says what it
+bytes, and checks their digests with `--verify`; `stream` and `load` are ours, through the node's
+agent; `runai` reads an S3 bucket itself; a way called `A-B` fetches the whole file with A, then
+loads it with B. It prints `{}` when it is ready, begins when it reads a line, and prints what it
 measured.
 """
 
@@ -41,7 +41,7 @@ class Destination:
         self._places: dict[str, slice] = {}
 
     def fill(self, tensors: Iterable[tuple[str, torch.Tensor]]) -> None:
-        """With the bytes of named tensors, one behind another."""
+        """Copies the bytes of named tensors there, one after another."""
         for name, tensor in tensors:
             flat = tensor.reshape(-1).view(torch.uint8)
             place = self._places[name] = slice(self._filled, self._filled + len(flat))
@@ -65,7 +65,7 @@ Load = Callable[[argparse.Namespace, Destination], None]
 
 
 def transfer(flags: argparse.Namespace, destination: Destination) -> None:
-    """Receives the tensors over so many connections, a part over each."""
+    """Receives the tensors over `--connections` connections, a part over each."""
     where, memory = urlsplit(flags.url), destination.memory
     step = -(-len(memory) // flags.connections)
     parts = [memory[start : start + step] for start in range(0, len(memory), step)]
@@ -199,8 +199,8 @@ def main() -> None:
     before_s, began = _cpu_s(), time.perf_counter()
     WAYS[flags.way](flags, destination)
     seconds, cpu_s = time.perf_counter() - began, _cpu_s() - before_s
-    said: dict[str, Any] = {"seconds": seconds, "cpu_s": cpu_s, "digest": destination.digest}
-    print(json.dumps(said), flush=True)
+    result: dict[str, Any] = {"seconds": seconds, "cpu_s": cpu_s, "digest": destination.digest}
+    print(json.dumps(result), flush=True)
 
 
 def _cpu_s() -> float:
@@ -216,7 +216,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--skip", type=int, required=True, help="bytes before the first of them")
     parser.add_argument("--file", type=Path, required=True, help="where a whole file is put")
     parser.add_argument("--connections", type=int, default=1, help="of a transfer, and of aiohttp")
-    parser.add_argument("--verify", action="store_true", help="what is merely transferred")
+    parser.add_argument("--verify", action="store_true", help="check the digests of a transfer")
     return parser
 
 

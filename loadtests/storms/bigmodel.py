@@ -1,4 +1,4 @@
-"""A big model: pushed, pulled and loaded, and what the platform's memory was meanwhile.
+"""A big model: pushed, pulled and loaded, and the platform's memory meanwhile.
 
 Then uploads that are interrupted: the client is killed, the control plane is killed, and a client
 that resumes sends only the parts that are missing.
@@ -35,7 +35,7 @@ PART_BYTES = 100 << 20
 """What the client cuts a model into."""
 MEMORY_LIMIT_BYTES = 300_000_000
 BACK_S = 60.0
-"""How long a control plane that was killed may be away."""
+"""How long a killed control plane may take to come back."""
 
 SUMS = (
     IMAGE
@@ -107,7 +107,7 @@ async def run(flags: argparse.Namespace, folder: Path) -> Verdict:
 
 
 async def big(trial: Trial, size_bytes: int) -> None:
-    """Pushed and pulled by the stock client, loaded by a replica: the same bytes each time."""
+    """The stock client pushes and pulls it, a replica loads it: the bytes must be the same."""
     laptop, figures = trial.laptop, trial.verdict.figures
     digests = await make_model(laptop, "big", size_bytes)
     figures["model, bytes"] = size_bytes
@@ -139,7 +139,7 @@ def report(trial: Trial, watch: Watch) -> None:
 
 
 async def interrupted(trial: Trial, size_bytes: int) -> None:
-    """Each way a push can break off: what arrived is kept, and the next push succeeds."""
+    """A push breaks off in each way: what arrived is kept, and the next push succeeds."""
     laptop, platform, figures = trial.laptop, trial.platform, trial.verdict.figures
     figures["interrupted: model, bytes"] = size_bytes
     for victim in ("client", "control plane"):
@@ -151,7 +151,9 @@ async def interrupted(trial: Trial, size_bytes: int) -> None:
             client.kill()
         else:
             await kill_control_plane(platform)
-        trial.expect(await client.wait() != 0, f"the push went on over the death of the {victim}")
+        trial.expect(
+            await client.wait() != 0, f"the push succeeded although the {victim} was killed"
+        )
         kept_bytes = parts_bytes(platform)
         trial.expect(kept_bytes >= arrived_bytes, f"parts were lost with the {victim}")
         figures[f"{victim} killed: MB that had arrived"] = kept_bytes / 1e6
@@ -163,7 +165,7 @@ async def interrupted(trial: Trial, size_bytes: int) -> None:
 
 
 async def resumed(trial: Trial, size_bytes: int) -> None:
-    """A client that keeps its part list sends nothing twice, whatever the server went through."""
+    """A client that keeps its list of parts sends nothing twice, though the server is killed."""
     laptop, platform = trial.laptop, trial.platform
     digests = await make_model(laptop, "resumed", size_bytes)
     tar = laptop.home / "resumed.tar"
@@ -241,7 +243,7 @@ def parts_of(tar: Path) -> Iterator[bytes]:
 
 
 def parts_bytes(platform: Platform) -> int:
-    """What has arrived of uploads that are not finished."""
+    """How many bytes have arrived of uploads that are not finished."""
     found = 0
     for path in (platform.data / "blobs" / "parts").rglob("*"):
         with suppress(FileNotFoundError):
@@ -250,7 +252,7 @@ def parts_bytes(platform: Platform) -> int:
 
 
 async def some_arrived(platform: Platform, size_bytes: int) -> int:
-    """Wait until some whole part is there, and more is on its way; bytes of whole parts."""
+    """Waits until a part has arrived and more are coming. Returns the bytes that have arrived."""
 
     async def some() -> bool:
         return 0 < parts_bytes(platform) < size_bytes

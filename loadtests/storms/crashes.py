@@ -1,9 +1,10 @@
-"""Agents that are killed, damaged, paused and starved: every byte they serve stays right.
+"""Agents that are killed, damaged, paused and starved: every byte that they serve stays right.
 
-An agent with a small disk tier and a small arena brings trees and files at URLs, and is killed at a
-random moment; while it is down, bits of its files are flipped and files are cut short, of every
-kind that it keeps. Then each tree is read as a program would, and as a replica does. After that:
-an agent that is paused, one without descriptors, one whose reader dies, one whose disk is full.
+An agent with a small disk tier and a small arena fetches trees and files at URLs, and is killed at
+a random moment. While it is down, bits of its files are flipped and files are cut short, of every
+kind that it keeps. Then each tree is read as a program reads it, and as a replica does. After that
+come an agent that is paused, one without descriptors, one whose reader dies, and one whose disk is
+full.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ MODELS = 3
 PAUSE_S = 5.0
 READ_LIMIT_S = 90.0
 BYTES_PER_S = 150e6
-"""Of the origin: a tree then takes long enough to be killed in."""
+"""The origin's speed: a fetch takes long enough for a kill in it."""
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -121,7 +122,7 @@ def _trial(folder: Path, rng: random.Random) -> Trial:
 
 
 async def _kill(trial: Trial) -> None:
-    """Much is asked of an agent, and it is killed in the midst of it."""
+    """An agent gets much work, and is killed in the middle of it."""
     rng = trial.rng
     limits = {
         "arena_limit_bytes": rng.choice((20, 40, 200)) * MIB,
@@ -129,7 +130,7 @@ async def _kill(trial: Trial) -> None:
     }
     async with trial.agent(**limits) as (agent, client):
         for digest in rng.sample(list(trial.models), rng.randrange(MODELS)):
-            await _ask(client.delete(digest))  # so that there is something to bring
+            await _ask(client.delete(digest))  # so that there is something to fetch
         work = [
             asyncio.create_task(_ask(client.tree(digest, wait="all"))) for digest in trial.models
         ]
@@ -146,9 +147,9 @@ async def _kill(trial: Trial) -> None:
         await asyncio.gather(*work)
 
 
-async def _ask(asked: Any) -> None:
-    with contextlib.suppress(CacheError):  # the agent dies under it
-        await asked
+async def _ask(request: Any) -> None:
+    with contextlib.suppress(CacheError):  # the agent is killed meanwhile
+        await request
 
 
 def _damage(trial: Trial) -> None:
@@ -182,35 +183,39 @@ async def _read_all(trial: Trial) -> None:
                     for name, content in files.items():
                         trial.expect((root / name).read_bytes() == content, f"{name} is wrong")
                         trial.count("files read")
-                    lent = await asyncio.to_thread(_lent, agent.socket, root / "model.safetensors")
-                    trial.expect(lent == files["model.safetensors"], f"{digest}: wrong when lent")
+                    leased = await asyncio.to_thread(
+                        _leased, agent.socket, root / "model.safetensors"
+                    )
+                    right = leased == files["model.safetensors"]
+                    trial.expect(right, f"{digest}: its file is wrong by a lease")
             except (CacheError, OSError, TimeoutError) as error:
-                trial.verdict.broken.append(f"a tree that can be had was refused: {error!r}")
+                trial.verdict.broken.append(f"a tree that the origin has was refused: {error!r}")
         trial.count("chunks mended", (await client.status())["mended_chunks"])
 
 
-def _lent(socket_path: str, path: Path) -> bytes:
+def _leased(socket_path: str, path: Path) -> bytes:
+    """The file's bytes as a replica reads them."""
     with open_file(socket_path, str(path)) as file:
         file.wait_all()
         return bytes(file.view)
 
 
 async def _pause(trial: Trial) -> None:
-    """SIGSTOP for 5 s in the midst of a fetch."""
+    """SIGSTOP for 5 s in the middle of a fetch."""
     async with trial.agent(data_dir=trial.folder / "paused") as (agent, client):
         digest = next(iter(trial.models))
-        bringing = asyncio.create_task(client.tree(digest, wait="all"))
+        fetching = asyncio.create_task(client.tree(digest, wait="all"))
         await asyncio.sleep(0.1)
-        trial.expect(not bringing.done(), "the pause came too late")
+        trial.expect(not fetching.done(), "the pause came too late")
         agent.process.send_signal(signal.SIGSTOP)
         await asyncio.sleep(PAUSE_S)
         agent.process.send_signal(signal.SIGCONT)
-        trial.expect((await bringing).complete, "a pause of 5 s was not survived")
+        trial.expect((await fetching).complete, "a pause of 5 s was not survived")
         trial.count("pauses")
 
 
 async def _starve(trial: Trial) -> None:
-    """An agent that may open hardly anything refuses, and is whole again when it may."""
+    """An agent with hardly any descriptors left refuses, and works again when it has more."""
     async with trial.agent(data_dir=trial.folder / "starved") as (agent, client):
         digest = next(iter(trial.models))
         root = (await client.tree(digest, wait="all")).root
@@ -235,8 +240,8 @@ async def _starve(trial: Trial) -> None:
                 files.append(await task)
         for file in files:
             file.close()
-        lent = await asyncio.to_thread(_lent, agent.socket, Path(path))
-        trial.expect(lent == trial.models[digest][1]["model.safetensors"], "wrong after EMFILE")
+        leased = await asyncio.to_thread(_leased, agent.socket, Path(path))
+        trial.expect(leased == trial.models[digest][1]["model.safetensors"], "wrong after EMFILE")
 
 
 async def _lose_a_reader(trial: Trial) -> None:
@@ -261,13 +266,13 @@ def _hold(socket_path: str, path: str) -> None:
 
 
 async def _until(client: AgentClient, leases: int) -> None:
-    async with asyncio.timeout(30):  # nobody is told of another's lease
+    async with asyncio.timeout(30):  # leases of others set no event
         while sum(blob["leases"] for blob in (await client.status())["blobs"]) != leases:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
 
 
 async def _fill_the_disk(trial: Trial) -> None:
-    """A disk with hardly any room: what is pulled is read from memory, and once it is said why."""
+    """A disk with hardly any room: pulls are served from memory, and the log says why once."""
     small = trial.folder / "small"
     small.mkdir()
     with small_disk(small, 12 * MIB) as disk:
@@ -276,10 +281,10 @@ async def _fill_the_disk(trial: Trial) -> None:
             for number in range(MODELS):
                 await client.pull(trial.url(f"{number}.bin"))
             status = await client.status()
-            trial.expect(bool(status["disk_trouble"]), "nobody was told of the full disk")
+            trial.expect(bool(status["disk_trouble"]), "the status does not name the full disk")
             trial.verdict.figures["of the full disk it is said"] = status["disk_trouble"]
             agent.kill()
             assert agent.process.stderr is not None
-            said = agent.process.stderr.read().count("is in memory only")
-            trial.expect(said == 1, f"the full disk was logged {said} times")
+            logged = agent.process.stderr.read().count("is in memory only")
+            trial.expect(logged == 1, f"the full disk was logged {logged} times")
             trial.count("full disks")

@@ -1,6 +1,6 @@
 """Many deployments: asleep, alive at once, made and deleted one after another.
 
-What they cost while nobody calls, and what of them is left when they are gone.
+What they cost while nobody calls them, and what is left of them when they are gone.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from tests.support.services.bentos import KITCHEN, SLEEPY
 from tests.support.services.calling import Refused, call
 
 AT_ONCE = 4
-"""Deployments that are made at the same time; more of them only wait for a core."""
+"""How many deployments are made at the same time; more of them would only wait for a core."""
 MADE_S = 120.0
 SWEPT_S = 90.0
 """How long what nobody uses may stay after the last deletion; the platform's grace is in it."""
 SETTLING_S = 2.0
 CALM_CORE_SHARE = 0.05
-"""Of one core, for all roles together, while nothing is asked of a whole fleet."""
+"""Of one core, for all roles together, while nobody calls any of them."""
 GROWTH_BYTES = 12 << 20
 """A role may take this much more after the second half of the deploys than after the first:
-allocators keep some; what is kept per deployment would show."""
+allocators keep some memory, but what is kept for each deployment would show."""
 AWAKE = {"min_replicas": 1, "max_replicas": 1}
 
 
@@ -51,9 +51,11 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--stored",
         action="store_true",
-        help="the sleeping ones have stood before: they are written into the store, not rolled out",
+        help="write the sleeping ones into the store as rolled out, in place of rolling them out",
     )
-    parser.add_argument("--idle", type=float, default=20.0, help="seconds for which it is watched")
+    parser.add_argument(
+        "--idle", type=float, default=20.0, help="seconds for which the idle platform is watched"
+    )
 
 
 @dataclass
@@ -80,7 +82,7 @@ class Fleet:
             self.verdict.broken.append(sentence)
 
     async def swept(self, before: Census, after_what: str) -> None:
-        """Wait until nothing is left that was not there before; what is, is a finding."""
+        """Waits until nothing is left that was not there before, else notes what is."""
 
         async def clean() -> bool:
             return not self.count().leftovers(before)
@@ -121,7 +123,7 @@ async def run(flags: argparse.Namespace, folder: Path) -> Verdict:
 
 
 async def _in_turn(fleet: Fleet, deploys: int) -> None:
-    """Each with a bento of its own, called once and deleted."""
+    """Deployments one after another, each with a bento of its own, called once and deleted."""
     await _come_and_go(fleet, "warm-up")
     before = middle = fleet.count()
     began = time.monotonic()
@@ -148,7 +150,7 @@ async def _come_and_go(fleet: Fleet, name: str) -> None:
 
 
 async def _revisions(fleet: Fleet, revisions: int) -> None:
-    """One deployment, a changed variable each time."""
+    """Revisions of one deployment, each with a changed variable."""
     url = await fleet.platform.url_of("first")
     before = middle = fleet.count()
     body = {"bento": "kitchen:v1", "services": {"Kitchen": {"scaling": SLEEPY}}}
@@ -156,7 +158,7 @@ async def _revisions(fleet: Fleet, revisions: int) -> None:
     for number in range(revisions):
         envs = [{"name": "NUMBER", "value": str(number)}]
         await fleet.rough.call("PUT", "/api/v2/deployments/first", {**body, "envs": envs})
-        await _stands(fleet, "first")
+        await _is_ready(fleet, "first")
         if number == revisions // 2:
             middle = fleet.count()
     await call(f"{url}/cook")
@@ -209,7 +211,7 @@ async def _asleep(fleet: Fleet, count: int, idle_s: float, *, stored: bool) -> N
 
 
 async def _store(fleet: Fleet, names: list[str]) -> None:
-    """Copies of the first deployment that have stood, while the platform is down."""
+    """Writes rolled-out copies of the first deployment into the store of a stopped platform."""
     platform = fleet.platform
     fleet.expect(await platform.stop() == 0, "`hotplate up` did not end well")
     ports = itertools.count(platform.port + 2)
@@ -237,24 +239,24 @@ async def _alive(fleet: Fleet, count: int) -> None:
     fleet.verdict.figures["alive at once"] = len({answer["pid"] for answer in answers})
     fleet.verdict.figures["all of them answer in, s"] = time.monotonic() - began
     different = len({answer["pid"] for answer in answers}) == count
-    fleet.expect(different, "not every one alive has a replica of its own")
+    fleet.expect(different, "not every deployment alive has a replica of its own")
     fleet.note_memory("with them alive", fleet.count())
     await _delete(fleet, names)
 
 
 async def _make(fleet: Fleet, names: list[str], scaling: Mapping[str, object]) -> None:
-    """All of the same bento, a few at a time, each until it has stood."""
+    """Deploys all of them with the same bento, a few at a time, until each is ready."""
     slots = asyncio.Semaphore(AT_ONCE)
 
     async def one(name: str) -> None:
         async with slots:
             await fleet.rough.deploy(name, "kitchen:v1", Kitchen={"scaling": scaling})
-            await _stands(fleet, name)
+            await _is_ready(fleet, name)
 
     await asyncio.gather(*(one(name) for name in names))
 
 
-async def _stands(fleet: Fleet, name: str) -> None:
+async def _is_ready(fleet: Fleet, name: str) -> None:
     async def settled() -> bool:
         page = await fleet.platform.ask(name)
         if page["status"] == "failed":

@@ -30,9 +30,9 @@ from tests.support.services.bentos import KITCHEN
 PACE_S = 0.05
 MEASURED = ("gateway", "control-plane")
 ANSWER_S = 10.0
-"""The steady caller and the API's have an answer by then, or it has failed."""
+"""A request of the steady callers that has no answer by then has failed."""
 GROWTH_BYTES = 400 << 20
-"""A role may take this much more under attack: what hundreds of callers do not read, and send."""
+"""A role may take this much more under attack, for what callers send and do not read."""
 MODEL_BYTES = 64 << 20
 AWAKE = {"min_replicas": 1, "max_replicas": 1}
 
@@ -45,7 +45,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 @dataclass
 class Steady:
-    """A caller that asks at a steady pace, whatever else goes on."""
+    """What a caller saw that asks at a steady pace, whatever else happens."""
 
     latencies_s: list[float] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
@@ -110,7 +110,7 @@ async def run(flags: argparse.Namespace, folder: Path) -> Verdict:
         if peak[role] - before[role] > GROWTH_BYTES:
             verdict.broken.append(f"{role} took {shown} MiB before, at most and after")
     if not any(counts[f"flood answered {status}"] for status in (429, 503, 504)):
-        verdict.broken.append("the flood was never refused: it was none")
+        verdict.broken.append("the flood was never refused, so it was no flood")
     if not healthy or tracebacks:
         verdict.broken.append(f"healthy: {healthy}, tracebacks in the logs: {tracebacks}")
     return verdict
@@ -151,7 +151,7 @@ async def _calling(
 
 
 async def _large_model(rough: RoughClient) -> str:
-    """Where the API answers with many bytes."""
+    """The path at which the API answers with many bytes."""
     one = await rough.register("model", "large", "v1", MODEL_MANIFEST)
     tar = tar_of({"model.yaml": "name: large\nversion: v1\n", "weights": bytes(MODEL_BYTES)})
     await rough.call("PUT", f"{one}/upload", data=tar)

@@ -1,6 +1,6 @@
 """Millions of malformed requests and answers against the gateway, judged by another parser.
 
-atheris (libFuzzer) makes them out of those that the tests know and of what reached new code.
+atheris (libFuzzer) makes them from those of the tests and from inputs that reached new code.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ COVERED = re.compile(r"cov: (\d+) ft: (\d+)")
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--inputs", type=int, default=1_000_000, help="how many to try")
-    parser.add_argument("--seed", type=int, default=1, help="the same one makes the same inputs")
+    parser.add_argument("--seed", type=int, default=1, help="the same seed makes the same inputs")
     parser.add_argument("--corpus", type=Path, help="folder that keeps what reached new code")
 
 
@@ -59,26 +59,26 @@ async def run(flags: argparse.Namespace, folder: Path) -> Verdict:
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
-    said = (await process.communicate())[0].decode(errors="replace")
-    done = DONE.search(said)
-    covered = COVERED.findall(said)
+    printed = (await process.communicate())[0].decode(errors="replace")
+    done = DONE.search(printed)
+    covered = COVERED.findall(printed)
     tried = int(done[1]) if done else 0
     verdict.figures["inputs"] = tried
     verdict.figures["inputs/s"] = round(tried / (time.monotonic() - began))
     verdict.figures["edges and features covered"] = covered[-1] if covered else "none"
-    verdict.broken += [f"kept as {path}; {said[-1500:]}" for path in _kept(folder)]
+    verdict.broken += [f"kept as {path}; {printed[-1500:]}" for path in _kept(folder)]
     if tried < flags.inputs and not verdict.broken:
-        verdict.broken.append(f"{tried} of {flags.inputs} inputs were tried; {said[-1500:]}")
+        verdict.broken.append(f"{tried} of {flags.inputs} inputs were tried; {printed[-1500:]}")
     return verdict
 
 
 def _kept(folder: Path) -> list[Path]:
-    """Copies what libFuzzer left of an input that failed, because the folder goes."""
+    """Copies the inputs that failed, as libFuzzer left them, because the folder is removed."""
     return [Path(shutil.copy(path, f"fuzz-{path.name}")) for path in folder.glob("*-*")]
 
 
 def _seeds() -> Iterator[bytes]:
-    """As `http_fuzzer.py` reads them."""
+    """The known inputs, as `http_fuzzer.py` reads them."""
     for data, _ in READ.values():
         yield b"\1" + data
     for data in (*REFUSED.values(), *(data for _, data in OTHER_STATUS.values())):

@@ -1,9 +1,9 @@
 """Gateways that serve one file together, killed and replaced under load: no slot is given twice.
 
-First the deployment's owner is killed -9 again and again, and started again, while closed loops of
-callers ask; then each is replaced by a new one (`--replace`), which must cut nothing. The replica
-is any HTTP server: its handlers take 20 to 200 ms, one of twenty ten times as long, and run on
-whoever has left.
+First the deployment's owner is killed with SIGKILL again and again, and started again, under
+closed-loop callers. Then each gateway is replaced by a new one (`--replace`), which must cut
+nothing. The replica is any HTTP server: its handlers take 20 to 200 ms, one of twenty ten times as
+long, and they go on when their caller has left.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class _Trial:
             self._verdict.broken.append(f"{load.failed} requests failed in {count} kills")
 
     async def restarts(self, count: int, callers: int) -> None:
-        """Replaces the oldest one, while some callers stay and others come anew each time."""
+        """Replaces the oldest gateway, while some callers keep their connections."""
         lasting = Load(self._port, callers // 2)
         brief = Load(self._port, callers - callers // 2, per_connection=1)
         async with lasting, brief:

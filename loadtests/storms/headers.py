@@ -1,4 +1,4 @@
-"""Hostile Safetensors headers: what we accept the library accepts, with the same meaning."""
+"""Hostile Safetensors headers: the library accepts what we accept, with the same meaning."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BATCH = 10_000
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--inputs", type=int, default=1_000_000, help="how many to try")
-    parser.add_argument("--seed", type=int, default=1, help="the same one makes the same inputs")
+    parser.add_argument("--seed", type=int, default=1, help="the same seed makes the same inputs")
 
 
 async def run(flags: argparse.Namespace, folder: Path) -> Verdict:

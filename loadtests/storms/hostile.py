@@ -1,7 +1,7 @@
 """Services that use up, block or outlive what they can, beside a good neighbour under steady load.
 
-Each must end with a sentence in `hotplate status`, `events` or `logs` and leave no process behind;
-the neighbour answers all.
+Each must end with a sentence in `hotplate status`, `events` or `logs` and leave no process behind,
+and the neighbour must answer all requests.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from tests.support.services.vandals import STUBBORN, VANDAL
 CALLERS = 3
 WATCH_S = 0.1
 PATIENCE_S = 90.0
-"""For each of them to be dealt with; the slowest is a replica that has fallen silent: a minute."""
+"""How long the platform may take to deal with each; a replica that hangs takes it a minute."""
 LOG_DISK_BYTES = 128 << 20
-"""Of the replicas' folders while one shouts: a log's limit, and what comes until the next look."""
+"""Of the replicas' folders under 1 GB of logs: a log's limit, and what exceeds it for a moment."""
 SMALL = {"config_overrides": {"resources": {"memory": "256Mi"}}}
 AWAKE = {"scaling": {"min_replicas": 1, "max_replicas": 1}}
 NAMES = ("shouts", "eats", "hangs", "forks", "ignores_sigterm", "blocks", "command")
@@ -84,7 +84,7 @@ class Trial:
 
     @asynccontextmanager
     async def of(self, name: str, does: str, **settings: Any) -> AsyncIterator[None]:
-        """A deployment that does this at its start, deleted at the end."""
+        """A deployment that does this at its start; it is deleted at the end."""
         envs = [{"name": "DOES", "value": does}]
         await self.rough.deploy(name, "vandal:v1", Vandal={"envs": envs, **AWAKE, **settings})
         try:
@@ -104,17 +104,17 @@ class Trial:
         await self.rough.settled(name, "running")
         return f"{await self.platform.url_of(name)}/{path}"
 
-    async def told(self, name: str, sentence: str, *questions: str) -> None:
-        """Wait until each of these commands tells it."""
-        for question in questions:
+    async def shows(self, name: str, sentence: str, *commands: str) -> None:
+        """Waits until each of these commands shows the sentence."""
+        for command in commands:
 
-            async def said(question: str = question) -> bool:
-                return sentence in await self.platform.hotplate(question, name)
+            async def shown(command: str = command) -> bool:
+                return sentence in await self.platform.hotplate(command, name)
 
             try:
-                await until(said, PATIENCE_S)
+                await until(shown, PATIENCE_S)
             except TimeoutError:
-                self.verdict.broken.append(f"`hotplate {question} {name}` lacks: {sentence}")
+                self.verdict.broken.append(f"`hotplate {command} {name}` lacks: {sentence}")
 
     async def gone(self, pids: list[int]) -> None:
         async def none_runs() -> bool:
@@ -122,7 +122,7 @@ class Trial:
 
         await until(none_runs, PATIENCE_S)
 
-    # What they do ------------------------------------------------------------------------
+    # What the services do ------------------------------------------------------------------------
 
     async def shouts(self) -> None:
         async with self.of("shouts", "shout"):
@@ -142,13 +142,13 @@ class Trial:
     async def eats(self) -> None:
         sentence = "killed: it used more than its 256 MiB of memory (resources.memory)"
         async with self.of("eats-early", "gobble", **SMALL):
-            told = self.told("eats-early", sentence, "events", "status", "logs")
-            await self.timed("eats in __init__: killed and told", told)
+            shown = self.shows("eats-early", sentence, "events", "status", "logs")
+            await self.timed("eats in __init__: killed and shown", shown)
         async with self.of("eats-late", "nothing", **SMALL):
             url = await self.url("eats-late", "eat")
             with suppress(Refused):
                 await self.timed("eats in a handler: its caller was answered", call(url))
-            await self.told("eats-late", sentence, "events", "logs")
+            await self.shows("eats-late", sentence, "events", "logs")
 
     async def forks(self) -> None:
         async with self.of("forks", "nothing"):
@@ -175,8 +175,8 @@ class Trial:
     async def hangs(self) -> None:
         sentence = "not ready within its cold_start_timeout of 6 s"
         async with self.of("hangs", "hang", cold_start_timeout=6):
-            told = self.told("hangs", sentence, "status", "events", "logs")
-            await self.timed("hangs in __init__: told", told)
+            shown = self.shows("hangs", sentence, "status", "events", "logs")
+            await self.timed("hangs in __init__: shown", shown)
 
     async def blocks(self) -> None:
         short = {"config_overrides": {"traffic": {"timeout": 3}}}
@@ -187,7 +187,7 @@ class Trial:
             with suppress(Refused):
                 await self.timed("blocks its loop: its caller was answered", call(url))
             await self.timed("blocks its loop: replica gone", self.gone([pid]))
-            await self.told("blocks", "blocks its event loop", "events", "logs")
+            await self.shows("blocks", "blocks its event loop", "events", "logs")
 
             async def serves() -> bool:
                 with suppress(Refused):
@@ -238,7 +238,7 @@ class _Peak:
 
 
 def _size_bytes(folder: Path) -> int:
-    """What the files below it take on the disk."""
+    """The bytes that the files below it take on the disk."""
     sizes = []
     for parent, _, names in os.walk(folder):
         for name in names:

@@ -1,6 +1,6 @@
 """The control plane dies at every moment of every operation, and the next one puts it right.
 
-The same code as in the suite, which leaves out each third moment.
+This is the code of a test, which leaves out each third moment.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 async def run(flags: argparse.Namespace, folder: Path) -> Verdict:
     verdict = Verdict()
-    logging.disable()  # every death is one, with its traceback
+    logging.disable()  # every death would log a traceback
     for operation in OPERATIONS:
         if operation.name not in flags.operations:
             continue

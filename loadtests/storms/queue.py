@@ -18,13 +18,15 @@ from tests.support.gateway.queue_machine import QueueMachine, wander
 from tests.support.gateway.queue_walk import Walk
 
 STEPS = 50
-"""Of one of hypothesis' machines."""
+"""Steps of one of hypothesis' machines."""
 STRIDE = 5000
 """Random steps of one walk."""
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--steps", type=int, default=100_000, help="at least so many of both kinds")
+    parser.add_argument(
+        "--steps", type=int, default=100_000, help="least number of steps of both kinds together"
+    )
     parser.add_argument("--seed", type=int, default=1, help="of the random walks")
 
 
@@ -57,7 +59,7 @@ def _walk(steps: int, seed: int, verdict: Verdict) -> tuple[int, Counter[str]]:
 
 
 def _let_hypothesis_choose(steps: int, verdict: Verdict) -> int:
-    """Machines until they have gone so many steps; hypothesis shows what a failing one did."""
+    """Runs machines for so many steps; hypothesis shows the steps of a failing one."""
     machines = 0
     profile = settings(
         max_examples=200,

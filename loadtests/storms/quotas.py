@@ -1,4 +1,4 @@
-"""Quotas: the controller, and at each moment that it waits whatever may happen beside it."""
+"""Quotas: the controller, and random events beside it at each moment at which it waits."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from tests.support.control_plane.racing_world import BusyStore, walk
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--walks", type=int, default=200, help="how many, of 60 steps each (200)")
-    parser.add_argument("--seed", type=int, default=1, help="the same one makes the same walks")
+    parser.add_argument(
+        "--walks", type=int, default=200, help="how many walks of 60 steps each (200)"
+    )
+    parser.add_argument("--seed", type=int, default=1, help="the same seed makes the same walks")
 
 
 async def run(flags: argparse.Namespace, folder: Path) -> Verdict:

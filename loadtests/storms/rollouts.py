@@ -34,7 +34,7 @@ CYCLE = (
     "scaling",
     "bento",
 )
-"""What is changed, again and again; what is bad is followed by what is good."""
+"""The changes, repeated again and again; a good one follows each bad one."""
 REASONS = {"bad bento": "this one never starts", "bad environment": "uv pip install"}
 """What the platform must say of a revision that cannot start."""
 SCALING = {"min_replicas": 1, "max_replicas": 3, "policy": {"scale_down_stabilization_window": 60}}
@@ -47,19 +47,19 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(frozen=True)
 class Change:
-    """One update of a deployment, and what must come of it."""
+    """One update of a deployment, and its expected result."""
 
     what: str
     body: dict[str, Any]
     fails_with: str = ""
     """A part of the reason; empty = the revision must serve."""
     same: bool = False
-    """Nothing may begin."""
+    """No replica may start or end."""
 
 
 @dataclass
 class Wanted:
-    """What a deployment should be; a change to something good stays."""
+    """What a deployment should be; good changes are kept."""
 
     tags: Mapping[str, str]
     """Of the bentos `v1`, `v2`, and of the bad ones by their name in `CYCLE`."""
@@ -167,7 +167,7 @@ async def _roll(
 
 
 async def _ended(platform: Platform, name: str, number: int) -> dict[str, Any]:
-    """The platform's page when revision `number` has ended its roll-out, and old replicas went."""
+    """The deployment when the roll-out of revision `number` has ended and old replicas are gone."""
     page: dict[str, Any] = {}
 
     async def ended() -> bool:
@@ -184,13 +184,13 @@ async def _ended(platform: Platform, name: str, number: int) -> dict[str, Any]:
 
 
 def _problem(change: Change, before: dict[str, Any], page: dict[str, Any], number: int) -> str:
-    """What is not as meant."""
+    """What is not as expected; empty if all is."""
     ids = [[replica["id"] for replica in each["live"]["replicas"]] for each in (before, page)]
     if change.fails_with:
         if page["status"] != "failed" or change.fails_with not in page["reason"]:
             return f"it is {page['status']}: {page['reason']}"
         if "keeps serving" not in page["reason"]:
-            return f"the old revision is not said to serve: {page['reason']}"
+            return f"the reason does not say that the old revision serves: {page['reason']}"
     elif page["status"] != "running":
         return f"revision {number} is {page['status']}: {page['reason']}"
     if change.same and ids[0] != ids[1]:

@@ -1,7 +1,7 @@
-"""Replicas of one model on one node: how much memory its weights take, and how soon each has them.
+"""Replicas of one model on one node: the memory of its weights, and how soon each has them.
 
-One agent, replicas that are processes of their own and read every page of every tensor. A second
-model after the first shows what memory that was used before is worth.
+One agent serves replicas that are processes of their own and read every page of every tensor. A
+second model after the first shows what it saves to use memory again.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ async def run(flags: argparse.Namespace, folder: Path) -> Verdict:
         for name, manifest in zip(("first", "second"), manifests, strict=True):
             await _bring(verdict, agent, client, name, manifest)
         root = (await client.tree(manifests[0].digest, wait="all")).root
-        door = folder / "agent.sock"
-        await client.admit(str(door), [manifests[0].digest])
-        env = {**os.environ, "HOTPLATE_AGENT_SOCKET": str(door)}
+        lease_socket = folder / "agent.sock"
+        await client.admit(str(lease_socket), [manifests[0].digest])
+        env = {**os.environ, "HOTPLATE_AGENT_SOCKET": str(lease_socket)}
         env["HOTPLATE_TREES"] = str(folder / "data" / "trees")
         command = [sys.executable, "-c", _REPLICA, f"{root}/model.safetensors"]
         replicas = [_start(command, env) for _ in range(flags.replicas)]
@@ -126,7 +126,7 @@ def _load(
 ) -> None:
     pids = [replica.pid for replica in replicas]
     before = _pss_bytes([agent_pid, *pids])
-    agents_bytes = size_bytes  # what the agent had of it before, of which each map has its share
+    agents_bytes = size_bytes  # the agent had them all before; Pss gives each process its share
     waited_s, sums = [], set()
     for replica in replicas:
         assert replica.stdin is not None and replica.stdout is not None

@@ -1,7 +1,7 @@
 """WebSocket callers that vanish one after the other, from handlers that never return.
 
-Two slots, and each caller comes as the one before it has gone. The replica is to be gone at the
-end: its handlers go on, and it is stopped all the same.
+There are two slots, and each caller comes when the one before it has gone. At the end the replica
+must be stopped, although its handlers go on.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Services that we did not write: how long each takes from `bentoml deploy .` to its first answer.
 
-Those of `tests/scenarios/public`, in the manner of public repositories, by the stock client as a
-user types it. All that a service answers is compared with what is right.
+They are those of `tests/scenarios/public`, in the manner of public repositories, deployed by the
+stock client as a user types it. All answers of a service are compared with the right ones.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 async def run(flags: argparse.Namespace, folder: Path) -> Verdict:
-    warnings.simplefilter("ignore")  # of what bentoml uses
+    warnings.simplefilter("ignore")  # bentoml's dependencies warn
     verdict, places = Verdict(), asyncio.Semaphore(flags.at_once)
     deploys_s: list[float] = []
     async with running(folder / "data") as platform:
@@ -56,6 +56,6 @@ async def _deployed(name: str, platform: Platform, laptop: Laptop, verdict: Verd
     try:
         await asyncio.to_thread(stranger.ask, ANSWERS[name])
     except AssertionError as error:
-        verdict.broken.append(f"{name} does not answer what is right: {error}")
+        verdict.broken.append(f"{name} gives a wrong answer: {error}")
     await platform.delete(name)
     return stranger.first_answer_s

@@ -1,6 +1,6 @@
-"""A cluster of agents in virtual time: how much longer than one transfer, and what left the origin.
+"""A cluster of agents in virtual time: its time beside one transfer, and what leaves the origin.
 
-The real planner, over links of one speed per node, up and down, and for the origin.
+It uses the real planner. Each node, and the origin, has a link of one speed in both directions.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ class _Case:
     name: str
     nodes: int
     limit: float
-    """Times one transfer."""
+    """As a multiple of one transfer."""
     bad: tuple[str, ...] = ()
     late_s: float = 0.0
-    """Every node starts so much after the one before."""
+    """How long after the one before each node starts."""
     dies_s: float = 0.0
-    """Every third node dies so long after the start; 0: none does."""
+    """How long after the start every third node dies; 0 = none does."""
 
 
 _CASES = (

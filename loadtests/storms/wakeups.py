@@ -1,7 +1,7 @@
-"""Wake-ups: from zero to the first answer, by phases; and a deploy whose environment is there.
+"""Wake-ups: from zero to the first answer, by phases; and deploys whose environment exists already.
 
-One replica at a time, called by one client on the same machine. What the client waited is cut in
-three: until the platform wanted a replica, its cold start, and until the answer had come.
+One client on the same machine calls one replica at a time. The client's wait has three parts: until
+the platform wants a replica, its cold start, and from then until the answer.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.support.services.calling import call
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 PHASES = ("instance", "environment", "weights", "process", "init")
 TOLERATED = 0.05
-"""By which part the phases of a cold start may differ from its whole."""
+"""The share by which the phases of a cold start may differ from the whole."""
 NAME = "woken"
 
 
@@ -107,7 +107,7 @@ async def _wake(platform: Platform, example: Example) -> Wake:
     await call(url, **example.fields)
     answered_at = time.time()
     start = ColdStart.of((await platform.ask(NAME, "/cold_starts?count=1"))[0])
-    assert start.wanted_at > asked_at - 1, "that is the start before"
+    assert start.wanted_at > asked_at - 1, "this is the cold start before this one"
     return Wake(
         answered_at - asked_at, start.wanted_at - asked_at, start, answered_at - start.ready_at
     )

@@ -28,7 +28,7 @@ PULL_S = 240.0
 
 @dataclass(frozen=True)
 class Agent:
-    """One that is ready."""
+    """An agent that is ready."""
 
     address: str
     data: Path
@@ -38,20 +38,20 @@ class Agent:
 
     @property
     def environ(self) -> dict[str, str]:
-        """What leads a program there."""
+        """The variables by which a program finds it."""
         return {ADDRESS: self.address, TOKEN_FILE: str(self.token_file)}
 
     def client(self) -> AgentClient:
-        """To be closed by the caller."""
+        """A client, which the caller closes."""
         return AgentClient(f"http://{self.address}", self.token_file.read_text().strip())
 
     @asynccontextmanager
     async def puller(self, url: str, log: Path) -> AsyncIterator[Puller]:
-        """Who is about to pull a URL there."""
+        """A process that will pull a URL there."""
         flags = ("--token-file", self.token_file)
         command = module("loadtests.programs.puller", self.address, url, *flags)
-        async with running(*self.node.enter, *command, log=log, listened=True) as child:
-            await child.said()
+        async with running(*self.node.enter, *command, log=log, piped=True) as child:
+            await child.next_json()
             yield Puller(child)
 
     async def pull(self, url: str, log: Path) -> dict[str, Any]:
@@ -65,15 +65,15 @@ class Puller:
     _child: Child
 
     async def pull(self) -> dict[str, Any]:
-        self._child.tell("go")
-        said: dict[str, Any] = await self._child.said(PULL_S)
-        return said
+        self._child.write_line("go")
+        answer: dict[str, Any] = await self._child.next_json(PULL_S)
+        return answer
 
     async def digest(self) -> str:
-        """Of the bytes that a replica there reads."""
-        self._child.tell("digest")
-        said: str = (await self._child.said())["digest"]
-        return said
+        """The digest of the bytes that a replica there reads."""
+        self._child.write_line("digest")
+        digest: str = (await self._child.next_json())["digest"]
+        return digest
 
 
 @asynccontextmanager
@@ -90,10 +90,10 @@ async def agent(
     environ: Mapping[str, str] | None = None,
     grace_s: float = 0.0,
 ) -> AsyncIterator[Agent]:
-    """An agent for the time of the block, with its files shown at `view`, if that is given.
+    """An agent that runs until the block ends, with its files shown at `view`, if that is given.
 
-    Without a token file it makes one; peers have one between them. At its end it has `grace_s` to
-    write to disk what it has, which mostly nobody needs any more. Raises BenchmarkFailed.
+    Without a token file it makes one; peers share one. At its end it has `grace_s` to write its
+    files to disk, which few benchmarks need. Raises BenchmarkFailed.
     """
     port = port or free_port(node.host)
     address = f"{node.host}:{port}"
@@ -109,8 +109,8 @@ async def agent(
     environ = {**clean_environ(), **(environ or {})}
     async with running(*node.enter, *command, log=log, environ=environ, grace_s=grace_s) as child:
         ends_at = asyncio.get_running_loop().time() + START_S
-        while f"http://{address}" not in child.messages:
+        while f"http://{address}" not in child.log_text:
             if not child.alive or asyncio.get_running_loop().time() > ends_at:
-                raise BenchmarkFailed(f"the agent on {address} is not ready: {child.last_words}")
+                raise BenchmarkFailed(f"the agent on {address} is not ready: {child.log_tail}")
             await asyncio.sleep(0.02)
         yield Agent(address, data, child, token_file or data / own_token.FILE, node)

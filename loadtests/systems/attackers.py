@@ -1,4 +1,4 @@
-"""Callers that mean harm, in a process of their own: a flood, and slow ones of each kind."""
+"""Hostile callers in a process of their own: a flood, and slow ones of each kind."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from multiprocessing.queues import SimpleQueue
 from multiprocessing.synchronize import Event
 
 AGAIN_S = 0.05
-"""What a flooding caller waits after an answer: it is to fill the queue, not this machine."""
+"""How long a flooding caller waits after an answer: it should fill the queue, not this machine."""
 
 
 @dataclass(frozen=True)
 class Targets:
-    """Where they go; all on this machine."""
+    """The ports that they attack, all on this machine."""
 
     flooded_port: int
     gateway_port: int
-    """Of the deployment whose other callers are to notice nothing."""
+    """The port of the deployment whose other callers should notice nothing."""
     api_port: int
     token: str
     download: str
-    """A large answer of the API, for those who do not read it."""
+    """The path of a large answer of the API, for the callers that do not read it."""
     flood: int
     """Connections of the flood."""
     slow: int
@@ -34,23 +34,24 @@ class Targets:
 
 @contextmanager
 def attacking(targets: Targets) -> Iterator[Counter[str]]:
-    """They attack while the block runs; how often each thing happened to them, known after it."""
+    """Attacks while the block runs. Yields how often each thing happened, which is filled in after
+    the block."""
     spawn = multiprocessing.get_context("spawn")
-    stop, said = spawn.Event(), spawn.SimpleQueue()
-    process = spawn.Process(target=_main, args=(targets, stop, said), daemon=True)
+    stop, results = spawn.Event(), spawn.SimpleQueue()
+    process = spawn.Process(target=_main, args=(targets, stop, results), daemon=True)
     process.start()
     counts: Counter[str] = Counter()
     try:
         yield counts
     finally:
         stop.set()
-        counts.update(said.get())
+        counts.update(results.get())
         process.join(10)
         process.kill()
 
 
-def _main(targets: Targets, stop: Event, said: SimpleQueue[Counter[str]]) -> None:
-    said.put(asyncio.run(_attack(targets, stop)))
+def _main(targets: Targets, stop: Event, results: SimpleQueue[Counter[str]]) -> None:
+    results.put(asyncio.run(_attack(targets, stop)))
 
 
 async def _attack(targets: Targets, stop: Event) -> Counter[str]:
@@ -102,7 +103,8 @@ async def _flooding(port: int, data: bytes, counts: Counter[str]) -> None:
 
 
 async def _slow(kind: str, port: int, data: bytes, counts: Counter[str]) -> None:
-    """Sends this much, then drips, and reads nothing unless it is told off; begins again."""
+    """Sends the data, and a byte a second if it is slow, and reads nothing, until its connection
+    is ended; then it begins again."""
     dripping = b"x" if kind.startswith("slow") else b""
     while True:
         with suppress(OSError):

@@ -1,4 +1,4 @@
-"""Callers that note how each of their requests ended. They make no second attempt."""
+"""Callers that note how each of their requests ended, and retry none."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from typing import Literal
 from loadtests.systems.replicas import HOST
 
 ENDS_S = 30.0
-"""A request that has not ended by then is silence."""
+"""A request that has not ended by then counts as silent."""
 Outcome = Literal["answered", "refused", "cut", "silent"]
 Method = Literal["GET", "POST"]
 
 
 @dataclass
 class Ledger:
-    """Every request by its id, which its handler records as it begins."""
+    """Every request by its id, which its handler records when it begins."""
 
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     methods: dict[str, Method] = field(default_factory=dict)
@@ -40,7 +40,7 @@ class Ledger:
 async def calling(
     port: int, work_s: float, callers: int, methods: tuple[Method, ...] = ("GET", "POST")
 ) -> AsyncIterator[Ledger]:
-    """Closed-loop callers that take the methods in turn; what they have begun is waited for."""
+    """Closed-loop callers that take the methods in turn; at the end their requests are awaited."""
     ledger, stop, numbers = Ledger(), asyncio.Event(), itertools.count(1)
 
     async def call_on() -> None:

@@ -1,4 +1,4 @@
-"""What clients of a benchmark saw, and the processes that are those clients."""
+"""What clients of a benchmark saw, and the processes of those clients."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loadtests.harness.child_process import module, output_of, running
-from loadtests.systems.proxies import Front
+from loadtests.systems.proxies import Proxy
 
 WRK_SCRIPT = """
 wrk.method = "POST"
@@ -38,7 +38,7 @@ class Load:
     refused: int
     """Other answers."""
     left: int
-    """Requests whose client lost its patience."""
+    """Requests whose client left before its answer."""
     failed: int
     """Connections that broke or were refused."""
     seconds: float
@@ -53,7 +53,7 @@ class Load:
 
 @asynccontextmanager
 async def clients(
-    front: Front,
+    proxy: Proxy,
     path: str,
     count: int,
     seconds: float,
@@ -63,26 +63,26 @@ async def clients(
     patience_s: float = 0.0,
     organization: str = "acme",
 ) -> AsyncIterator[Load]:
-    """What our own clients of a front saw, in one process; they go on until the block ends.
+    """Clients of a proxy in one process, which go on until the block ends. Yields what they saw.
 
     They leave after `patience_s`, and come back; 0 = never. What happens in the first `warmup_s`
     is not counted.
     """
     flags = ("--patience", patience_s, "--organization", organization)
-    url, log = front.url + path, f"generator-{organization}-{front.url.rpartition(':')[2]}.log"
-    command = [*front.enter, *_generator(url, count, seconds, warmup_s, *flags)]
-    async with running(*command, log=folder / log, listened=True) as child:
-        yield Load(**await child.said(warmup_s + seconds + 30))
+    url, log = proxy.url + path, f"generator-{organization}-{proxy.url.rpartition(':')[2]}.log"
+    command = [*proxy.enter, *_generator(url, count, seconds, warmup_s, *flags)]
+    async with running(*command, log=folder / log, piped=True) as child:
+        yield Load(**await child.next_json(warmup_s + seconds + 30))
 
 
 @asynccontextmanager
 async def closed_loop(
     url: str, count: int, seconds: float, folder: Path, *, body: str = "", warmup_s: float = 0.0
 ) -> AsyncIterator[Load]:
-    """The same of any URL; they post `body`, else 1 KiB."""
+    """The same for any URL. The clients post `body`, or 1 KiB if it is empty."""
     command = _generator(url, count, seconds, warmup_s, "--body", body)
-    async with running(*command, log=folder / "generator.log", listened=True) as child:
-        yield Load(**await child.said(warmup_s + seconds + 30))
+    async with running(*command, log=folder / "generator.log", piped=True) as child:
+        yield Load(**await child.next_json(warmup_s + seconds + 30))
 
 
 def _generator(url: str, count: int, seconds: float, warmup_s: float, *flags: object) -> list[str]:
@@ -90,15 +90,15 @@ def _generator(url: str, count: int, seconds: float, warmup_s: float, *flags: ob
     return module("loadtests.programs.generator", url, "--clients", count, *times, *flags)
 
 
-async def saturate(front: Front, path: str, connections: int, seconds: float, folder: Path) -> Load:
-    """As many requests as the connections can carry: by `wrk` if it is installed, else ours."""
+async def saturate(proxy: Proxy, path: str, connections: int, seconds: float, folder: Path) -> Load:
+    """As many requests as the connections can carry: by `wrk` if it is installed, else by ours."""
     wrk = shutil.which("wrk")
     if wrk is None:
-        async with clients(front, path, connections, seconds, folder) as load:
+        async with clients(proxy, path, connections, seconds, folder) as load:
             return load
     script = folder / "post.lua"
     script.write_text(WRK_SCRIPT)
     flags = ["-t1", f"-c{connections}", f"-d{max(1, round(seconds))}s", "-s", str(script)]
-    command = [*front.enter, wrk, *flags, front.url + path]
-    said = await output_of(*command, log=folder / "wrk.log", timeout_s=seconds + 30)
-    return Load(**json.loads(next(line for line in said.splitlines() if line.startswith("{"))))
+    command = [*proxy.enter, wrk, *flags, proxy.url + path]
+    printed = await output_of(*command, log=folder / "wrk.log", timeout_s=seconds + 30)
+    return Load(**json.loads(next(line for line in printed.splitlines() if line.startswith("{"))))

@@ -25,7 +25,7 @@ class ModelFile:
     """The origin's folder."""
     name: str
     tensor_bytes: int
-    """Of all tensors; the file is a header longer."""
+    """Of all tensors together; the file also has a header."""
 
     @property
     def key(self) -> str:
@@ -42,13 +42,14 @@ class ModelFile:
 
 
 def model_file(root: Path, size_bytes: int, name: str = "model.safetensors") -> ModelFile:
-    """Write one with tensors of `size_bytes`, rounded up to whole ones, below `root`."""
+    """Writes one below `root`, with tensors of `size_bytes` together, rounded up to whole ones."""
     tensors = -(-size_bytes // TENSOR_BYTES)
     model = ModelFile(root, name, tensors * TENSOR_BYTES)
     model.path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps({f"layer.{number:04d}": _entry(number) for number in range(tensors)}).encode()
     text += b" " * (-len(text) % 8)
-    # Random bytes are slow to make: each tensor takes the same ones from another place on.
+    # Random bytes are slow to make, so that all tensors take them from one pool, each from another
+    # place on.
     pool = memoryview(os.urandom(TENSOR_BYTES + tensors * _SHIFT_BYTES))
     with model.path.open("wb") as file:
         file.write(struct.pack("<Q", len(text)) + text)
@@ -59,7 +60,10 @@ def model_file(root: Path, size_bytes: int, name: str = "model.safetensors") -> 
 
 
 def publish(model: ModelFile, *names: str) -> list[str]:
-    """Manifests with the model under each of these names, in a blob store at the origin's root."""
+    """Stores the model in a blob store at the origin's root, with a manifest for each name.
+
+    Returns the digests of the manifests.
+    """
     with model.path.open("rb") as file:
         chunks = tuple(chunk_digest(chunk) for chunk in iter(lambda: file.read(CHUNK_BYTES), b""))
     blob = Blob(model.size_bytes, chunks)

@@ -14,7 +14,7 @@ from loadtests.systems.model_file import BUCKET, ModelFile
 
 @dataclass(frozen=True)
 class Origin:
-    """One that runs."""
+    """An origin that runs."""
 
     url: str
     process: Child
@@ -24,7 +24,7 @@ class Origin:
 
     @property
     def s3(self) -> dict[str, str]:
-        """Environment of a client for which it is S3."""
+        """The variables by which a client takes it for S3."""
         return {
             "AWS_ENDPOINT_URL": self.url,
             "AWS_ACCESS_KEY_ID": "nobody",
@@ -35,9 +35,9 @@ class Origin:
         }
 
     async def sent_bytes(self, folder: str = BUCKET) -> int:
-        """Of files below that one of its folders, so far."""
-        self.process.tell("")
-        sent: int = (await self.process.said()).get(folder, 0)
+        """How many bytes of files below this folder it has sent so far."""
+        self.process.write_line("")
+        sent: int = (await self.process.next_json()).get(folder, 0)
         return sent
 
 
@@ -45,9 +45,9 @@ class Origin:
 async def origin(
     root: Path, log: Path, bytes_per_s: float = 0.0, node: Node = HERE
 ) -> AsyncIterator[Origin]:
-    """Of the files below `root`; each connection has that speed (0: any)."""
+    """An origin of the files below `root`; each connection has this speed (0 = no limit)."""
     command = module(
         "loadtests.programs.origin", root, "--host", node.host, "--bytes-per-s", bytes_per_s
     )
-    async with running(*node.enter, *command, log=log, listened=True) as child:
-        yield Origin(f"http://{node.host}:{(await child.said())['port']}", child)
+    async with running(*node.enter, *command, log=log, piped=True) as child:
+        yield Origin(f"http://{node.host}:{(await child.next_json())['port']}", child)

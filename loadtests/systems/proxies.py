@@ -25,9 +25,10 @@ from loadtests.harness.child_process import (
     output_of,
     running,
 )
+from loadtests.harness.network import OWN, enter
 from loadtests.harness.route_plan import Plan, RoutesFile
-from loadtests.peers import haproxy as haproxys
 from loadtests.peers import ray_environment
+from loadtests.peers.haproxy import configuration
 from loadtests.systems.replicas import HOST, Replica, stats_at
 
 DIRECT = "none"
@@ -45,20 +46,20 @@ SLOW_START_S = 120.0
 
 
 @dataclass(frozen=True)
-class Front:
-    """One that runs, with replicas of its own behind it."""
+class Proxy:
+    """A proxy that runs, with replicas of its own behind it."""
 
     name: str
     url: str
     stats_url: str
-    """Of its (first) replica: a front may count `/stats` as a request."""
+    """Of its (first) replica: a proxy may count `/stats` as a request."""
     process: Child | None
-    """None: nothing stands before the replica."""
+    """None where clients call the replica directly."""
     replicas: tuple[Replica, ...] = ()
     routes: RoutesFile | None = None
-    """What it serves, to be edited; ours has one."""
+    """The file of its routes, which trials edit; only our gateway has one."""
     enter: tuple[str, ...] = ()
-    """Stands before the command of who asks it: it is in a network of its own."""
+    """A command's prefix that runs it in the proxy's network, where that is one of its own."""
 
     def cpu_s(self) -> float:
         return 0.0 if self.process is None else self.process.cpu_s()
@@ -68,17 +69,17 @@ class Front:
             return await stats_at(self.stats_url)
         command = [*self.enter, *module("loadtests.systems.replicas", self.stats_url)]
         with TemporaryDirectory() as folder:
-            said = await output_of(*command, log=Path(folder) / "stats.log", timeout_s=START_S)
-        return Stats(**json.loads(said))
+            printed = await output_of(*command, log=Path(folder) / "stats.log", timeout_s=START_S)
+        return Stats(**json.loads(printed))
 
 
 Listener = tuple[int, Child | None]
 """A port, and the process that listens there, if it is not the replica itself."""
 Opener = Callable[[Sequence[str], Plan, Path], AbstractAsyncContextManager[Listener]]
-"""Starts what stands before replicas (host:port each); its files go to a folder."""
+"""Starts a proxy of these replicas (host:port each), whose files go to a folder."""
 
 Server = Callable[[Plan, int, Path], AbstractAsyncContextManager[Listener]]
-"""Starts what has its replica in itself, which says on a port what it has done (`/stats`)."""
+"""Starts a peer that runs its replica in itself and serves `/stats` on this port."""
 
 
 @asynccontextmanager
@@ -104,8 +105,8 @@ async def _aiohttp(addresses: Sequence[str], plan: Plan, folder: Path) -> AsyncI
         "loadtests.peers.aiohttp_proxy",
         *("--backend", f"http://{addresses[0]}", "--slots", plan.slots),
     )
-    async with running(*command, log=folder / "aiohttp.log", listened=True) as child:
-        yield (await child.said())["port"], child
+    async with running(*command, log=folder / "aiohttp.log", piped=True) as child:
+        yield (await child.next_json())["port"], child
 
 
 @asynccontextmanager
@@ -114,7 +115,7 @@ async def _haproxy(
 ) -> AsyncIterator[Listener]:
     port = free_port(HOST)
     file = folder / "haproxy.cfg"
-    file.write_text(haproxys.configuration(port, addresses, plan, abort_on_close=abort_on_close))
+    file.write_text(configuration(port, addresses, plan, abort_on_close=abort_on_close))
     async with running("haproxy", "-db", "-f", file, log=folder / "haproxy.log") as child:
         await _listening(port, child)
         yield port, child
@@ -145,20 +146,20 @@ async def _bentoml(plan: Plan, stats_port: int, folder: Path) -> AsyncIterator[L
 async def _ray(
     plan: Plan, stats_port: int, folder: Path, *, haproxy: bool
 ) -> AsyncIterator[Listener]:
-    """The replica is in it. It listens on all addresses, so it gets a network of its own."""
+    """The replica is in it. Ray listens on all addresses, so it gets a network of its own."""
     await ray_environment.install(folder)
     port = free_port(HOST)
     ports = free_port(HOST), free_port(HOST)
-    command = [*ray_environment.ALONE, str(ray_environment.PYTHON), "-m", "loadtests.peers.ray_app"]
+    command = [*OWN, str(ray_environment.PYTHON), "-m", "loadtests.peers.ray_app"]
     flags = ["--port", port, "--stats-port", stats_port, "--slots", plan.slots]
     log = folder / "ray.log"
-    # Its sockets are in it, whose names may not be long.
+    # Ray's sockets are in this folder, and their paths may not be long.
     with TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as own:
         flags += ["--timeout", plan.timeout_s, "--folder", own]
         command += map(str, flags)
         environ = ray_environment.environ(Path(own), ports=ports, haproxy=haproxy)
-        async with running(*command, log=log, environ=environ, listened=True) as ray:
-            await ray.said(SLOW_START_S)
+        async with running(*command, log=log, environ=environ, piped=True) as ray:
+            await ray.next_json(SLOW_START_S)
             yield port, ray
 
 
@@ -181,32 +182,32 @@ def installed(name: str) -> bool:
 
 
 @asynccontextmanager
-async def opened(names: Sequence[str], plan: Plan, folder: Path) -> AsyncIterator[list[Front]]:
-    """The fronts of these names that are installed, each with replicas of its own that run."""
+async def opened(names: Sequence[str], plan: Plan, folder: Path) -> AsyncIterator[list[Proxy]]:
+    """The proxies of these names that are installed, each with replicas of its own that run."""
     async with AsyncExitStack() as stack:
-        fronts = []
+        proxies = []
         for number, name in enumerate(filter(installed, names)):
             own = folder / str(number)
             own.mkdir(parents=True)
-            fronts.append(await _opened(name, plan, own, stack))
-        yield fronts
+            proxies.append(await _opened(name, plan, own, stack))
+        yield proxies
 
 
 @asynccontextmanager
-async def served(name: str, plan: Plan, folder: Path) -> AsyncIterator[Front]:
-    """A peer that has its replica in itself. Raises BenchmarkFailed if it cannot be had."""
+async def served(name: str, plan: Plan, folder: Path) -> AsyncIterator[Proxy]:
+    """A peer that runs its replica in itself. Raises BenchmarkFailed if it cannot be started."""
     stats_port = free_port(HOST)
     async with _SERVERS[name](plan, stats_port, folder) as (port, process):
-        yield Front(
+        yield Proxy(
             name,
             url=f"http://{HOST}:{port}",
             stats_url=f"http://{HOST}:{stats_port}",
             process=process,
-            enter=ray_environment.enter(process.pid) if process and name != BENTOML else (),
+            enter=enter(process.pid) if process and name != BENTOML else (),
         )
 
 
-async def _opened(name: str, plan: Plan, folder: Path, stack: AsyncExitStack) -> Front:
+async def _opened(name: str, plan: Plan, folder: Path, stack: AsyncExitStack) -> Proxy:
     replicas = []
     for number in range(plan.replicas):
         log, record = folder / f"replica-{number}.log", folder / f"replica-{number}.ids"
@@ -216,7 +217,7 @@ async def _opened(name: str, plan: Plan, folder: Path, stack: AsyncExitStack) ->
     addresses = [replica.address for replica in replicas]
     opener = _OPENERS[name](addresses[: plan.named], plan, folder)
     port, process = await stack.enter_async_context(opener)
-    return Front(
+    return Proxy(
         name,
         url=f"http://{HOST}:{port}",
         stats_url=f"http://{addresses[0]}",
@@ -237,4 +238,4 @@ async def _listening(port: int, child: Child, limit_s: float = START_S) -> None:
         else:
             writer.close()
             return
-    raise BenchmarkFailed(f"nobody listens on {HOST}:{port}: {child.last_words}")
+    raise BenchmarkFailed(f"nobody listens on {HOST}:{port}: {child.log_tail}")

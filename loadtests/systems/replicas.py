@@ -25,7 +25,7 @@ class Replica:
     """One `programs.backend`. It runs from `start` until it is killed, or the block ends."""
 
     def __init__(self, slots: int, log: Path, record: Path) -> None:
-        """`record` is for the ids of the requests whose handlers have begun."""
+        """The ids of the requests whose handlers have begun are appended to the file `record`."""
         port = _steady_port()
         self.address = f"{HOST}:{port}"
         self.record = record
@@ -39,9 +39,9 @@ class Replica:
 
     async def start(self) -> None:
         """Returns when it listens. Raises BenchmarkFailed."""
-        child = running(*self._command, log=self._log, listened=True, grace_s=0.0)
+        child = running(*self._command, log=self._log, piped=True, grace_s=0.0)
         self._process = await self._stack.enter_async_context(child)
-        await self._process.said()
+        await self._process.next_json()
 
     async def kill(self) -> None:
         """SIGKILL, and wait for its end."""
@@ -79,5 +79,5 @@ def _steady_port() -> int:
 
 
 if __name__ == "__main__":
-    # For who is in the network of a front that has one of its own.
+    # For proxies in a network of their own: this runs in it, and prints the replica's statistics.
     print(json.dumps(asdict(asyncio.run(stats_at(sys.argv[1])))))

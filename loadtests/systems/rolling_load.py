@@ -1,4 +1,4 @@
-"""Callers of a deployment while its revisions change; its answers say which one gave them."""
+"""Callers of a deployment while its revisions change; an answer names the revision that gave it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Front:
 
 @dataclass
 class Load:
-    """What the callers of one deployment were answered."""
+    """What happened to the requests to one deployment."""
 
     sent: int = 0
     failures: list[str] = field(default_factory=list)
@@ -55,7 +55,7 @@ class Load:
     during: str = "the first"
     """What is rolled out."""
     longest_gap_s: float = 0.0
-    """Longest time in which no short request was answered."""
+    """The longest time in which no short request was answered."""
     _answered_at: float = field(default_factory=time.monotonic)
 
     def answered(self) -> None:
@@ -68,7 +68,7 @@ Caller = Callable[[aiohttp.ClientSession, Load], Awaitable[None]]
 
 
 def kitchen_callers(url: str) -> list[Caller]:
-    """Two of each kind: short, long, streaming."""
+    """Two callers with short requests, one with long ones, and one with streams."""
 
     async def short(http: aiohttp.ClientSession, load: Load) -> None:
         answer = await _answer(http, f"{url}/cook", seconds=0.02)

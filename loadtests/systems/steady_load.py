@@ -1,4 +1,4 @@
-"""Callers of one deployment who never stop, and when each failure happened."""
+"""Callers of one deployment that never stop, and when each failure happened."""
 
 from __future__ import annotations
 

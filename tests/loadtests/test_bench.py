@@ -72,7 +72,7 @@ def test_a_figure_is_the_median_of_the_rounds_above_that_rounds_direct_one() -> 
         ("latency", name): [{"p50": value, "p99": value} for value in values]
         for name, values in {OURS: (11.0, 12.3, 10.2), DIRECT: (10.0, 12.2, 10.0)}.items()
     }
-    for name in (*trial.fronts, *trial.heavy):
+    for name in (*trial.proxies, *trial.heavy):
         samples.setdefault(("latency", name), [])
     row = gateway.row_of(trial, "p50", samples)
     assert row.ours == pytest.approx(0.2) and row.holds == "yes"

@@ -1,4 +1,4 @@
-"""A fat environment on a node that has nothing of it, and a service that needs one package."""
+"""A large environment on a node that has none of it, and a service that needs one package."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def measure(folder: Path, quick: bool) -> Sequence[Row]:
 
 
 def _build(root: Path, files: int) -> None:
-    """Packages of 100 modules, 5 KB each on average, and what each one imports all of."""
+    """Packages of 100 modules, 5 KB each on average, and one that imports them all."""
     for number in range(files // 100):
         package = root / _SITE / f"package_{number}"
         package.mkdir(parents=True)

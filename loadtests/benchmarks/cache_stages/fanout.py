@@ -28,8 +28,8 @@ from loadtests.systems.origins import Origin, origin
 NODES = 8
 PORT = 7000
 LINK_BYTES_PER_S = 40e6
-"""Two cores carry eight nodes and the origin: at this speed they are not what limits. A chain that
-only receives, verifies and sends (`relay.py`) is measured beside it, to say so."""
+"""Two cores carry eight nodes and the origin; at this speed the links are the limit. A chain that
+only receives, verifies and sends (`relay.py`) is measured too, to show that."""
 SIZE_BYTES = 10**9
 QUICK_BYTES = 64 << 20
 CHAIN_S = 120.0
@@ -48,14 +48,14 @@ class Stage:
 @dataclass(frozen=True)
 class Sample:
     seconds: float
-    """Until the last node had it."""
+    """Until the last node had the model."""
     origin_bytes: int
     cpu_s: float
     """Of all nodes and the origin."""
 
     @property
     def cpu_share(self) -> float:
-        """Of all cores of the machine."""
+        """The share of all cores of the machine."""
         return self.cpu_s / self.seconds / (os.cpu_count() or 1)
 
 
@@ -73,7 +73,7 @@ async def measure(folder: Path, quick: bool) -> Sequence[Row]:
         chain = await _chain(stage, folder)
         samples, among = [], []
         for _ in range(1 if quick else 3):
-            # What a sample leaves on disk is as large as all nodes' copies: it goes at once.
+            # A sample leaves all nodes' copies on disk, so that it is removed at once.
             with tempfile.TemporaryDirectory(dir=folder) as own:
                 samples.append(await _together(stage, stage.nodes, Path(own)))
             with tempfile.TemporaryDirectory(dir=folder) as own:
@@ -83,13 +83,13 @@ async def measure(folder: Path, quick: bool) -> Sequence[Row]:
 
 
 async def _single(stage: Stage, folder: Path) -> float:
-    """Seconds of one mere transfer from the origin to one node."""
+    """Seconds of a single transfer from the origin to one node."""
     url, node = stage.origin.url_of(stage.model), stage.nodes[0]
     return (await load(TRANSFER, stage.model, url, folder, node=node)).seconds
 
 
 async def _chain(stage: Stage, folder: Path) -> Sample:
-    """All nodes one after another, each passing on what it receives: what links and cores allow."""
+    """A chain in which each node passes on what it receives: what links and cores allow."""
     url, relays = stage.origin.url_of(stage.model), []
     async with AsyncExitStack() as stack:
         for node in stage.nodes:
@@ -97,34 +97,34 @@ async def _chain(stage: Stage, folder: Path) -> Sample:
             last = ["--last"] if node is stage.nodes[-1] else []
             command = [*node.enter, *module("loadtests.programs.relay", *what, *last)]
             log = folder / f"relay-{node.host}.log"
-            child = await stack.enter_async_context(running(*command, log=log, listened=True))
-            await child.said()
+            child = await stack.enter_async_context(running(*command, log=log, piped=True))
+            await child.next_json()
             relays.append(child)
             url = f"http://{node.host}:{PORT}/"
         processes = [stage.origin.process, *relays]
         before_s = sum(one.cpu_s() for one in processes)
         for relay in relays:
-            relay.tell("go")
-        seconds = max([(await relay.said(CHAIN_S))["seconds"] for relay in relays])
+            relay.write_line("go")
+        seconds = max([(await relay.next_json(CHAIN_S))["seconds"] for relay in relays])
         used_s = sum(one.cpu_s() for one in processes) - before_s
     return Sample(seconds, stage.model.size_bytes, used_s)
 
 
 @asynccontextmanager
 async def _bad_peers(stage: Stage, nodes: Sequence[Node], folder: Path) -> AsyncIterator[None]:
-    """Agents there that lie and stall in turns, for the time of the block."""
+    """Agents on these nodes that lie and stall in turns, until the block ends."""
     async with AsyncExitStack() as stack:
         for node, kind in zip(nodes, itertools.cycle(("lies", "stalls")), strict=False):
             what = (kind, stage.model.size_bytes, node.host, PORT)
             command = [*node.enter, *module("loadtests.programs.bad_peer", *what)]
             log = folder / f"bad-{node.host}.log"
-            child = await stack.enter_async_context(running(*command, log=log, listened=True))
-            await child.said()
+            child = await stack.enter_async_context(running(*command, log=log, piped=True))
+            await child.next_json()
         yield
 
 
 async def _together(stage: Stage, nodes: Sequence[Node], folder: Path) -> Sample:
-    """These nodes pull it at once, and have the right bytes in the end."""
+    """These nodes pull the model at once; in the end all must have the right bytes."""
     addresses = [f"{node.host}:{PORT}" for node in stage.nodes]
     url = stage.origin.url_of(stage.model)
     async with AsyncExitStack() as stack:
@@ -132,7 +132,9 @@ async def _together(stage: Stage, nodes: Sequence[Node], folder: Path) -> Sample
             *(stack.enter_async_context(_agent(stage, node, addresses, folder)) for node in nodes)
         )
         for one in agents:
-            await one.process.rest()  # it makes memory ready first, as on a machine of its own
+            await (
+                one.process.until_idle()
+            )  # it allocates memory first, as it would on a machine of its own
         pullers = await asyncio.gather(
             *(
                 stack.enter_async_context(one.puller(url, folder / f"pull-{one.address}.log"))
@@ -156,7 +158,7 @@ def _agent(
 ) -> AbstractAsyncContextManager[Agent]:
     return agent(
         folder / node.host,
-        memory_bytes=stage.model.size_bytes,  # so no more is made ready
+        memory_bytes=stage.model.size_bytes,  # so that it allocates no more
         node=node,
         port=PORT,
         peers=[one for one in addresses if one != f"{node.host}:{PORT}"],

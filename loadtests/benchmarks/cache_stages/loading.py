@@ -28,7 +28,7 @@ COLUMNS = {
     FASTSAFETENSORS: "fastsafetensors",
     RUNAI: "runai",
 }
-"""Of the table, by way."""
+"""The table's column of each way."""
 LIMIT_S = 120.0
 
 
@@ -52,7 +52,10 @@ async def load(
     environ: Mapping[str, str] | None = None,
     node: Node = HERE,
 ) -> Sample:
-    """By one of the loader's ways, `agent` being the node's for ours. Raises BenchmarkFailed."""
+    """Loads the model in one of the loader's ways; ours need the node's `agent`.
+
+    Raises BenchmarkFailed.
+    """
     with TemporaryDirectory(dir=folder) as own:
         flags = ["--url", url, "--size", model.tensor_bytes]
         flags += ["--skip", model.size_bytes - model.tensor_bytes]
@@ -64,10 +67,10 @@ async def load(
         if agent is not None:
             whole |= agent.environ
         log = Path(own) / "loader.log"
-        async with running(*node.enter, *command, log=log, environ=whole, listened=True) as loader:
-            await loader.said(LIMIT_S)
+        async with running(*node.enter, *command, log=log, environ=whole, piped=True) as loader:
+            await loader.next_json(LIMIT_S)
             before_s = agent.process.cpu_s() if agent else 0.0
-            loader.tell("go")
-            mine = Sample(**await loader.said(LIMIT_S))
+            loader.write_line("go")
+            mine = Sample(**await loader.next_json(LIMIT_S))
             agent_s = agent.process.cpu_s() - before_s if agent else 0.0
     return Sample(mine.seconds, mine.cpu_s + agent_s, mine.digest)

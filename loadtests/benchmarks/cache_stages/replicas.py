@@ -26,7 +26,7 @@ class Sample:
     first_s: float
     second_s: float
     memory_bytes: int
-    """Shared by replicas and agent, where each page counts once, and what replicas took alone."""
+    """What replicas and agent share, each page counted once, and what replicas have alone."""
 
 
 async def measure(folder: Path, quick: bool) -> Sequence[Row]:
@@ -58,20 +58,20 @@ async def _sample(model: ModelFile, source: Origin, folder: Path) -> Sample:
         replicas = []
         for number in range(REPLICAS):
             log = folder / f"replica-{number}.log"
-            started = running(*command, log=log, environ=environ, listened=True)
+            started = running(*command, log=log, environ=environ, piped=True)
             replicas.append(await stack.enter_async_context(started))
         for replica in replicas:
-            await replica.said(LIMIT_S)
+            await replica.next_json(LIMIT_S)
         before_bytes = sum(_own_bytes(one) for one in replicas)
-        said = []
+        results = []
         for replica in replicas:
-            replica.tell("go")
-            said.append(await replica.said(LIMIT_S))
+            replica.write_line("go")
+            results.append(await replica.next_json(LIMIT_S))
         shared_bytes = sum(memory_of(one.pid)["shared"] for one in (node.process, *replicas))
         own_bytes = sum(_own_bytes(one) for one in replicas) - before_bytes
-    if len({(one["tensors"], one["read"]) for one in said}) != 1:
+    if len({(one["tensors"], one["read"]) for one in results}) != 1:
         raise BenchmarkFailed("the replicas did not read the same bytes")
-    return Sample(said[0]["seconds"], said[1]["seconds"], shared_bytes + own_bytes)
+    return Sample(results[0]["seconds"], results[1]["seconds"], shared_bytes + own_bytes)
 
 
 def _own_bytes(replica: Child) -> int:

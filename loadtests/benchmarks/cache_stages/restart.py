@@ -1,4 +1,4 @@
-"""What a node that has a model reads from the origin when it is wanted again."""
+"""What a node that has a model reads from the origin when the model is wanted again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Weights from one peer of a given speed into memory, beside the mere transfer."""
+"""Weights from one peer of a given speed into memory, beside a bare transfer."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from loadtests.systems.model_file import ModelFile, model_file
 from loadtests.systems.origins import Origin, origin
 
 PEER_CONNECTIONS = 4
-"""That an agent opens to a peer: each has its part of the speed."""
+"""How many connections an agent opens to a peer; they share the speed."""
 WAYS = (TRANSFER, STREAM, LOAD, FSSPEC, AIOHTTP)
 
 
@@ -36,7 +36,7 @@ class Speed:
     bytes_per_s: float
     size_bytes: int
     most: float
-    """What a load may take, in units of the transfer."""
+    """How long a load may take, as a multiple of the transfer."""
 
 
 SPEEDS = (Speed("1 GB/s", 1e9, 2 << 30, 1.05), Speed("125 MB/s", 125e6, 512 << 20, 1.02))
@@ -45,7 +45,7 @@ QUICK_BYTES = 64 << 20
 
 @dataclass(frozen=True)
 class Stage:
-    """What all ways of one speed have in common."""
+    """What all ways share at one speed."""
 
     model: ModelFile
     fast: Origin
@@ -84,7 +84,7 @@ async def _at(speed: Speed, size_bytes: int, rounds: int, folder: Path) -> Seque
 
 
 async def _sample(way: str, stage: Stage, folder: Path) -> Sample:
-    """One load, with nothing of the model on the node."""
+    """One load on a node that has nothing of the model."""
     if way not in (STREAM, LOAD):
         return await load(way, stage.model, stage.paced.url_of(stage.model), folder)
     url, before_bytes = stage.fast.url_of(stage.model), await stage.fast.sent_bytes()
@@ -94,15 +94,15 @@ async def _sample(way: str, stage: Stage, folder: Path) -> Sample:
     async with agent(
         folder / "agent", memory_bytes=memory_bytes, peers=peers, token_file=token_file
     ) as reader:
-        await reader.process.rest()  # it makes memory ready first, as raw's is
+        await reader.process.until_idle()  # it allocates memory first, as `transfer` does
         found = await load(way, stage.model, url, folder, agent=reader)
     if sent := await stage.fast.sent_bytes() - before_bytes:
-        raise BenchmarkFailed(f"{sent} bytes came from the origin although a peer has them")
+        raise BenchmarkFailed(f"{sent} bytes came from the origin although a peer has the model")
     return found
 
 
 def check_same_bytes(samples: Mapping[str, Iterable[Sample]]) -> None:
-    """Raises BenchmarkFailed unless all that made tensors made the same ones."""
+    """Raises BenchmarkFailed unless all ways that make tensors made the same ones."""
     digests = {one.digest for way in samples if way != TRANSFER for one in samples[way]}
     if len(digests) > 1:
         raise BenchmarkFailed("the ways did not load the same bytes")

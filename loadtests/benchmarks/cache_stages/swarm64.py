@@ -1,4 +1,4 @@
-"""64 agents that want one model at once, in virtual time: the planner is the real one."""
+"""64 agents that want one model at once, in virtual time, with the real planner."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model as fast as two cores take it: from a peer beside the bare wire, from S3 beside runai."""
+"""A model at full speed: from a peer beside a bare transfer, and from S3 beside runai."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ from loadtests.systems.origins import Origin, origin
 
 SIZE_BYTES, QUICK_BYTES = 1 << 30, 64 << 20
 CONNECTIONS = 2
-"""As many as cores: more do not make a mere transfer faster."""
+"""As many as cores: more do not make a bare transfer faster."""
 PULL, FROM_S3 = "pull", "stream from S3"
 OURS = (PULL, STREAM, LOAD, FROM_S3)
 BARE = (TRANSFER, PULL)
 ROUNDS, BARE_ROUNDS = 3, 7
-"""Less than half a second each, these two differ by a tenth between rounds."""
+"""These two take less than half a second each, and differ by a tenth between rounds."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ async def _sample(way: str, stage: Stage, folder: Path) -> Sample:
                 environ=stage.source.s3,
             )
         )
-        await reader.process.rest()  # it makes memory ready first, as raw's is
+        await reader.process.until_idle()  # it allocates memory first, as `transfer` does
         if way == PULL:
             return await _pull(reader, url, folder)
         if way == FROM_S3:
@@ -112,11 +112,11 @@ async def _sample(way: str, stage: Stage, folder: Path) -> Sample:
 
 
 async def _pull(reader: Agent, url: str, folder: Path) -> Sample:
-    """The bytes alone, verified, in the node's memory."""
+    """Pulls the bytes, verified, into the node's memory, without making tensors."""
     async with reader.puller(url, folder / "pull.log") as puller:
         before_s = reader.process.cpu_s()
-        said = await puller.pull()
-        return Sample(said["seconds"], reader.process.cpu_s() - before_s, "")
+        pulled = await puller.pull()
+        return Sample(pulled["seconds"], reader.process.cpu_s() - before_s, "")
 
 
 def _rows(model: ModelFile, samples: Mapping[str, Sequence[Sample]]) -> Sequence[Row]:
@@ -141,6 +141,6 @@ def _rows(model: ModelFile, samples: Mapping[str, Sequence[Sample]]) -> Sequence
 
 
 def _of_loads(figures: Mapping[str, float]) -> dict[str, float]:
-    """Of the ways that end with tensors, by column."""
+    """The figures of the ways that make tensors, by column."""
     loads = (STREAM, LOAD, FSSPEC, AIOHTTP, FASTSAFETENSORS, RUNAI)
     return {COLUMNS[way]: figures[way] for way in loads if way in figures}

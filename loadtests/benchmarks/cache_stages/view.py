@@ -19,7 +19,7 @@ from loadtests.systems.origins import origin
 
 BYTES_PER_S = 1e9
 ORIGIN_CONNECTIONS = 4
-"""That an agent opens to an origin: each has its part of the speed."""
+"""How many connections an agent opens to an origin; they share the speed."""
 SIZE_BYTES, QUICK_BYTES = 1 << 30, 64 << 20
 LIMIT_S = 200.0
 
@@ -32,7 +32,7 @@ async def measure(folder: Path, quick: bool) -> Sequence[Row]:
 
 
 async def _complete(model: ModelFile, manifest: str, folder: Path, rounds: int) -> list[Row]:
-    """The raw file is a copy on the same disk; both are in the page cache."""
+    """Reads complete files. The raw file is a copy on the same disk; both are in the page cache."""
     raw = folder / "raw"
     await asyncio.to_thread(shutil.copyfile, model.path, raw)
     rows = []
@@ -48,7 +48,7 @@ async def _complete(model: ModelFile, manifest: str, folder: Path, rounds: int) 
 
 
 async def _streaming(model: ModelFile, manifest: str, folder: Path, rounds: int) -> Row:
-    """Beside the agent's own fetch of the same file from the same origin, with nobody reading."""
+    """`load_file` beside the agent's own fetch of the same file from the same origin."""
     found = []
     each = BYTES_PER_S / ORIGIN_CONNECTIONS
     async with origin(model.root, folder / "origin.log", each) as source:
@@ -76,25 +76,25 @@ async def _fetch(client: AgentClient, manifest: str) -> float:
 async def _read(folder: Path, way: str, rounds: int, *paths: Path) -> list[list[float]]:
     """Seconds of each path, round by round."""
     command = module("loadtests.programs.view_reader", way, rounds, *paths)
-    async with running(*command, log=folder / "reader.log", listened=True) as reader:
-        await reader.said()
-        reader.tell("go")
-        seconds: list[list[float]] = (await reader.said(LIMIT_S))["seconds"]
+    async with running(*command, log=folder / "reader.log", piped=True) as reader:
+        await reader.next_json()
+        reader.write_line("go")
+        seconds: list[list[float]] = (await reader.next_json(LIMIT_S))["seconds"]
         return seconds
 
 
 @asynccontextmanager
 async def viewed(data: Path, url: str) -> AsyncIterator[AgentClient]:
-    """An agent with a view. Raises BenchmarkFailed where there can be none."""
+    """An agent with a file view. Raises BenchmarkFailed where it cannot be mounted."""
     view = data.with_name(f"{data.name}-view")
-    # It is given time to unmount.
+    # The grace is for the unmount.
     async with agent(data, memory_bytes=4 << 30, origin=url, view=view, grace_s=30.0) as node:
         client = node.client()
         try:
-            said = (await client.status())["view"]
-            if said["mount"] is None:
-                raise BenchmarkFailed(f"there is no file view: {said['refusal']}")
-            await node.process.rest()  # it makes memory ready first
+            view_status = (await client.status())["view"]
+            if view_status["mount"] is None:
+                raise BenchmarkFailed(f"there is no file view: {view_status['refusal']}")
+            await node.process.until_idle()  # it allocates memory first
             yield client
         finally:
             await client.close()

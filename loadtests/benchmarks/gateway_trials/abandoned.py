@@ -1,4 +1,4 @@
-"""Clients that leave in the middle of a handler, which goes on: when is its slot used again?"""
+"""Clients that leave in the middle of a handler, which goes on: when is their slot used again?"""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from loadtests.benchmarks.gateway_trials.overload import SLOTS, at_most_its_slot
 from loadtests.benchmarks.gateway_trials.trial import Figure, Trial
 from loadtests.harness.route_plan import Plan
 from loadtests.systems.load import clients
-from loadtests.systems.proxies import AIOHTTP, HAPROXY, HAPROXY_ABORT, OURS, Front
+from loadtests.systems.proxies import AIOHTTP, HAPROXY, HAPROXY_ABORT, OURS, Proxy
 
 CLIENTS = 40
-"""So many that somebody always waits."""
+"""So many that some always wait."""
 WORK_S = 0.3
 PATIENCE_S = 0.1
 
 
-async def sample(front: Front, folder: Path, quick: bool) -> Mapping[str, float]:
+async def sample(proxy: Proxy, folder: Path, quick: bool) -> Mapping[str, float]:
     path = f"/work/{WORK_S}"
     seconds = 2.0 if quick else 6.0
-    async with clients(front, path, CLIENTS, seconds, folder, patience_s=PATIENCE_S) as load:
-        stats = await front.stats()
+    async with clients(proxy, path, CLIENTS, seconds, folder, patience_s=PATIENCE_S) as load:
+        stats = await proxy.stats()
         return {
             "most": float(stats.most),
             "back": stats.back_p50_s * 1000,

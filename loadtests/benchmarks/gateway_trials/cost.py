@@ -8,21 +8,21 @@ from pathlib import Path
 from loadtests.benchmarks.gateway_trials.trial import Figure, Trial
 from loadtests.harness.route_plan import Plan
 from loadtests.systems.load import saturate
-from loadtests.systems.proxies import AIOHTTP, DIRECT, HAPROXY, HEAVY, OURS, Front
+from loadtests.systems.proxies import AIOHTTP, DIRECT, HAPROXY, HEAVY, OURS, Proxy
 
 CONNECTIONS = 64
 """Four times the slots, so that the queue is in use."""
 SLOTS = 16
 
 
-async def sample(front: Front, folder: Path, quick: bool) -> Mapping[str, float]:
+async def sample(proxy: Proxy, folder: Path, quick: bool) -> Mapping[str, float]:
     if not quick:
-        await saturate(front, "/work/0", CONNECTIONS, 1, folder)
-    before_s = front.cpu_s()
-    load = await saturate(front, "/work/0", CONNECTIONS, 1 if quick else 3, folder)
+        await saturate(proxy, "/work/0", CONNECTIONS, 1, folder)
+    before_s = proxy.cpu_s()
+    load = await saturate(proxy, "/work/0", CONNECTIONS, 1 if quick else 3, folder)
     figures = {"requests": load.answers_per_s, "failed": float(load.failed + load.refused)}
-    if front.process is not None and load.answered:
-        figures["cpu"] = (front.cpu_s() - before_s) / load.answered * 10_000
+    if proxy.process is not None and load.answered:
+        figures["cpu"] = (proxy.cpu_s() - before_s) / load.answered * 10_000
     return figures
 
 
@@ -36,7 +36,7 @@ TRIAL = Trial(
             "CPU s per 10k requests",
             3,
             "≤ 1.3 x haproxy",
-            lambda ours, haproxys: haproxys is None or ours <= 1.3 * haproxys,
+            lambda ours, haproxy: haproxy is None or ours <= 1.3 * haproxy,
         ),
         "requests": Figure("requests/s on one core", 0),
         "failed": Figure("of them failed", 0, "0", lambda ours, _: ours == 0, max),

@@ -10,7 +10,7 @@ from pathlib import Path
 from loadtests.benchmarks.gateway_trials.trial import Figure, Trial
 from loadtests.harness.route_plan import Plan
 from loadtests.systems.load import Load, clients
-from loadtests.systems.proxies import HAPROXY, OURS, Front
+from loadtests.systems.proxies import HAPROXY, OURS, Proxy
 
 SLOTS = 2
 WORK_S = 0.05
@@ -19,18 +19,18 @@ IDEAL_WAIT_S = SMALL / (SLOTS / WORK_S / 2) - WORK_S
 """10 clients share half of the slots: each is answered every 0.5 s, of which it works 0.05 s."""
 
 
-async def sample_equal(front: Front, folder: Path, quick: bool) -> Mapping[str, float]:
-    _, small = await _both(front, {"big": BIG, "small": SMALL}, folder, quick)
+async def sample_equal(proxy: Proxy, folder: Path, quick: bool) -> Mapping[str, float]:
+    _, small = await _both(proxy, {"big": BIG, "small": SMALL}, folder, quick)
     return {"wait": small.mean_ms / 1000 - WORK_S}
 
 
-async def sample_weighted(front: Front, folder: Path, quick: bool) -> Mapping[str, float]:
-    heavy, light = await _both(front, {"heavy": 100, "light": 100}, folder, quick)
+async def sample_weighted(proxy: Proxy, folder: Path, quick: bool) -> Mapping[str, float]:
+    heavy, light = await _both(proxy, {"heavy": 100, "light": 100}, folder, quick)
     return {"ratio": heavy.answered / max(1, light.answered)}
 
 
 async def _both(
-    front: Front, counts: Mapping[str, int], folder: Path, quick: bool
+    proxy: Proxy, counts: Mapping[str, int], folder: Path, quick: bool
 ) -> tuple[Load, Load]:
     """What the clients of two organizations saw at the same time."""
     warmup_s, seconds = (1.0, 3.0) if quick else (6.0, 10.0)
@@ -40,7 +40,7 @@ async def _both(
             *(
                 stack.enter_async_context(
                     clients(
-                        front, path, count, seconds, folder, warmup_s=warmup_s, organization=name
+                        proxy, path, count, seconds, folder, warmup_s=warmup_s, organization=name
                     )
                 )
                 for name, count in counts.items()

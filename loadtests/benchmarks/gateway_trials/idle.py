@@ -1,4 +1,4 @@
-"""10,000 connections that are kept and not used: what they take, and what others notice."""
+"""10,000 connections that are kept and not used: their memory, and what others notice."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from loadtests.benchmarks.gateway_trials.trial import Figure, Trial
 from loadtests.harness.child_process import module, running
 from loadtests.harness.route_plan import Plan
 from loadtests.systems.load import clients
-from loadtests.systems.proxies import HAPROXY, OURS, Front
+from loadtests.systems.proxies import HAPROXY, OURS, Proxy
 
 CONNECTIONS = 10_000
 OTHERS = 4
@@ -17,19 +17,19 @@ OPEN_S = 60.0
 PATH = "/work/0"
 
 
-async def sample(front: Front, folder: Path, quick: bool) -> Mapping[str, float]:
-    assert front.process is not None, "what stands between has connections of its own"
+async def sample(proxy: Proxy, folder: Path, quick: bool) -> Mapping[str, float]:
+    assert proxy.process is not None, "a proxy is measured that is a process of its own"
     count = 1000 if quick else CONNECTIONS
     seconds = 0.5 if quick else 2.0
-    calm_ms = await _p50_ms(front, seconds, folder)
-    before_bytes = front.process.memory_bytes()
-    command = module("loadtests.programs.idle_clients", front.url + PATH, "--count", count)
-    async with running(*command, log=folder / "idle.log", listened=True, grace_s=0.5) as idle:
-        opened = (await idle.said(OPEN_S))["open"]
-        after_bytes = front.process.memory_bytes()
-        crowded_ms = await _p50_ms(front, seconds, folder)
-        idle.tell("")
-        still = (await idle.said())["open"]
+    calm_ms = await _p50_ms(proxy, seconds, folder)
+    before_bytes = proxy.process.memory_bytes()
+    command = module("loadtests.programs.idle_clients", proxy.url + PATH, "--count", count)
+    async with running(*command, log=folder / "idle.log", piped=True, grace_s=0.5) as idle:
+        opened = (await idle.next_json(OPEN_S))["open"]
+        after_bytes = proxy.process.memory_bytes()
+        crowded_ms = await _p50_ms(proxy, seconds, folder)
+        idle.write_line("")
+        still = (await idle.next_json())["open"]
     return {
         "memory": (after_bytes - before_bytes) / 1e6,
         "slower": crowded_ms / calm_ms,
@@ -39,8 +39,8 @@ async def sample(front: Front, folder: Path, quick: bool) -> Mapping[str, float]
     }
 
 
-async def _p50_ms(front: Front, seconds: float, folder: Path) -> float:
-    async with clients(front, PATH, OTHERS, seconds, folder, warmup_s=0.3) as load:
+async def _p50_ms(proxy: Proxy, seconds: float, folder: Path) -> float:
+    async with clients(proxy, PATH, OTHERS, seconds, folder, warmup_s=0.3) as load:
         return load.p50_ms
 
 

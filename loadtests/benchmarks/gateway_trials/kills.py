@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from loadtests.benchmarks.gateway_trials.trial import Figure, Trial
 from loadtests.harness.route_plan import Plan
 from loadtests.systems.callers import calling
-from loadtests.systems.proxies import HAPROXY, OURS, Front
+from loadtests.systems.proxies import HAPROXY, OURS, Proxy
 
 SLOTS = 2
 REPLICAS = 3
@@ -23,21 +23,21 @@ DOWN_S = 0.5
 SECONDS = 60.0
 
 
-async def sample(front: Front, folder: Path, quick: bool) -> Mapping[str, float]:
+async def sample(proxy: Proxy, folder: Path, quick: bool) -> Mapping[str, float]:
     seconds, kills, rng = (6.0 if quick else SECONDS), 0, random.Random(1)
-    port = urlsplit(front.url).port
+    port = urlsplit(proxy.url).port
     assert port is not None
     async with calling(port, WORK_S, CALLERS) as ledger:
         began = asyncio.get_running_loop().time()
         while (now := asyncio.get_running_loop().time()) < began + seconds:
             await asyncio.sleep(EVERY_S - (now - began) % EVERY_S)
-            victim = rng.choice(front.replicas)
+            victim = rng.choice(proxy.replicas)
             await victim.kill()
             kills += 1
             await asyncio.sleep(DOWN_S)
             await victim.start()
     begun = Counter(
-        line for replica in front.replicas for line in replica.record.read_text().split()
+        line for replica in proxy.replicas for line in replica.record.read_text().split()
     )
     gets, posts = ledger.count("GET"), ledger.count("POST")
     return {

@@ -1,4 +1,4 @@
-"""What a front with little to do adds to the latency of a replica that takes 10 ms."""
+"""What a proxy under little load adds to the latency of a replica that takes 10 ms."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from pathlib import Path
 from loadtests.benchmarks.gateway_trials.trial import Figure, Trial
 from loadtests.harness.route_plan import Plan
 from loadtests.systems.load import clients
-from loadtests.systems.proxies import AIOHTTP, DIRECT, HAPROXY, HEAVY, OURS, Front
+from loadtests.systems.proxies import AIOHTTP, DIRECT, HAPROXY, HEAVY, OURS, Proxy
 
 CLIENTS = 4
 WORK_S = 0.01
 
 
-async def sample(front: Front, folder: Path, quick: bool) -> Mapping[str, float]:
+async def sample(proxy: Proxy, folder: Path, quick: bool) -> Mapping[str, float]:
     warmup_s, seconds = (0.3, 1.0) if quick else (0.5, 3.0)
     async with clients(
-        front, f"/work/{WORK_S}", CLIENTS, seconds, folder, warmup_s=warmup_s
+        proxy, f"/work/{WORK_S}", CLIENTS, seconds, folder, warmup_s=warmup_s
     ) as load:
         return {"p50": load.p50_ms, "p99": load.p99_ms}
 

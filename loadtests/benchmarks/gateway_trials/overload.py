@@ -9,9 +9,9 @@ from pathlib import Path
 from loadtests.benchmarks.gateway_trials.trial import Figure, Trial
 from loadtests.harness.route_plan import Plan
 from loadtests.systems.load import clients
-from loadtests.systems.proxies import AIOHTTP, DIRECT, HAPROXY, HAPROXY_ABORT, HEAVY, OURS, Front
+from loadtests.systems.proxies import AIOHTTP, DIRECT, HAPROXY, HAPROXY_ABORT, HEAVY, OURS, Proxy
 
-FRONTS = (DIRECT, OURS, HAPROXY, HAPROXY_ABORT, AIOHTTP)
+PROXIES = (DIRECT, OURS, HAPROXY, HAPROXY_ABORT, AIOHTTP)
 CLIENTS = 200
 SLOTS = 2
 WORK_S = 0.05
@@ -20,15 +20,15 @@ PATIENCE_S = 2.0
 
 
 async def sample(
-    front: Front, folder: Path, quick: bool, *, patience_s: float = 0.0
+    proxy: Proxy, folder: Path, quick: bool, *, patience_s: float = 0.0
 ) -> Mapping[str, float]:
-    """Ten seconds are two whole waves of the clients that nothing holds back."""
+    """Within ten seconds each of the clients has two answers, if nothing delays them."""
     warmup_s, seconds = (0.5, 2.0) if quick else (5.0, 10.0)
     path = f"/work/{WORK_S}"
     async with clients(
-        front, path, CLIENTS, seconds, folder, warmup_s=warmup_s, patience_s=patience_s
+        proxy, path, CLIENTS, seconds, folder, warmup_s=warmup_s, patience_s=patience_s
     ) as load:
-        most = (await front.stats()).most
+        most = (await proxy.stats()).most
         return {"answers": load.answers_per_s, "most": float(most), "p50": load.p50_ms / 1000}
 
 
@@ -39,7 +39,7 @@ def at_most_its_slots(what: str) -> Figure:
 OVERLOAD = Trial(
     "overload",
     Plan(SLOTS),
-    FRONTS,
+    PROXIES,
     sample,
     {
         "answers": Figure(
@@ -58,7 +58,7 @@ OVERLOAD = Trial(
 LEAVING = Trial(
     "leaving",
     Plan(SLOTS, timeout_s=PATIENCE_S),
-    FRONTS,
+    PROXIES,
     functools.partial(sample, patience_s=PATIENCE_S),
     {
         "answers": Figure(

@@ -11,7 +11,7 @@ from loadtests.benchmarks.gateway_trials.trial import Figure, Trial
 from loadtests.harness.accelerator import clock
 from loadtests.harness.route_plan import Plan
 from loadtests.systems.callers import calling
-from loadtests.systems.proxies import OURS, Front
+from loadtests.systems.proxies import OURS, Proxy
 
 SLOTS = 2
 REPLICAS = 3
@@ -19,30 +19,32 @@ WORK_S = 0.05
 CALLERS = 100
 HELD_S = 1.0
 LATE_S = 1.5
-"""The third replica listens so long after it was named."""
+"""How long after it was named the third replica begins to listen."""
 
 
-async def sample(front: Front, folder: Path, quick: bool) -> Mapping[str, float]:
-    assert front.routes is not None, "a front whose replicas can be named while it runs"
-    addresses = [replica.address for replica in front.replicas]
-    late = front.replicas[-1]
+async def sample(proxy: Proxy, folder: Path, quick: bool) -> Mapping[str, float]:
+    assert proxy.routes is not None, (
+        "only a proxy whose routes can be edited while it runs is measured"
+    )
+    addresses = [replica.address for replica in proxy.replicas]
+    late = proxy.replicas[-1]
     await late.kill()
-    port = urlsplit(front.url).port
+    port = urlsplit(proxy.url).port
     assert port is not None
     async with calling(port, WORK_S, CALLERS) as ledger:
         await asyncio.sleep(HELD_S)
         held = len(ledger.methods) - len(ledger.outcomes)
         named_at = clock()
-        front.routes.write(addresses)
+        proxy.routes.write(addresses)
         await asyncio.sleep(LATE_S)
         await late.start()
         late_at = clock()
         await asyncio.sleep(1.5)
-        front.routes.write(addresses[1:])
+        proxy.routes.write(addresses[1:])
         await asyncio.sleep(1.0)
-        stats = [await replica.stats() for replica in front.replicas]
+        stats = [await replica.stats() for replica in proxy.replicas]
         await asyncio.sleep(0.5)
-        still_used = (await front.replicas[0].stats()).begun - stats[0].begun
+        still_used = (await proxy.replicas[0].stats()).begun - stats[0].begun
     busy_s = max(one.first_at for one in stats[:-1]) - named_at
     return {
         "held": float(held),

@@ -8,20 +8,20 @@ from pathlib import Path
 from loadtests.benchmarks.gateway_trials.trial import Figure, Trial
 from loadtests.harness.child_process import module, running
 from loadtests.harness.route_plan import Plan
-from loadtests.systems.proxies import DIRECT, HAPROXY, OURS, Front
+from loadtests.systems.proxies import DIRECT, HAPROXY, OURS, Proxy
 
 STREAMS = 200
 EVERY_S = 0.02
 
 
-async def sample(front: Front, folder: Path, quick: bool) -> Mapping[str, float]:
+async def sample(proxy: Proxy, folder: Path, quick: bool) -> Mapping[str, float]:
     seconds = 1.0 if quick else 3.0
     command = module(
         "loadtests.programs.token_clients",
-        *(front.url, "--streams", STREAMS, "--every", EVERY_S, "--seconds", seconds),
+        *(proxy.url, "--streams", STREAMS, "--every", EVERY_S, "--seconds", seconds),
     )
-    async with running(*command, log=folder / "tokens.log", listened=True, grace_s=0.5) as readers:
-        seen = await readers.said()
+    async with running(*command, log=folder / "tokens.log", piped=True, grace_s=0.5) as readers:
+        seen = await readers.next_json()
     return {
         "p50": seen["p50_ms"],
         "p99": seen["p99_ms"],
@@ -48,6 +48,6 @@ TRIAL = Trial(
         "broken": Figure("streams that broke", 0, "0", lambda ours, _: ours == 0, max),
     },
     pinned=True,
-    # The machine's own pauses fall on a hundredth of the events in one round and not in the next.
+    # In some rounds pauses of the machine delay a hundredth of the events, in others none.
     rounds=7,
 )

@@ -1,4 +1,4 @@
-"""One trial of a front: what is done with it, and the figures that come of it."""
+"""One trial of a proxy: what is done with it, and the figures that come of it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from loadtests.harness.report import median
 from loadtests.harness.route_plan import Plan
-from loadtests.systems.proxies import Front
+from loadtests.systems.proxies import Proxy
 
 ROUNDS = 3
 
@@ -21,30 +21,30 @@ class Figure:
     """With its unit."""
     digits: int = 1
     bound: str = ""
-    """What is to be reached, as a text; empty = it is shown beside the others only."""
-    holds: Callable[[float, float | None], bool] = lambda ours, haproxys: True
-    """Whether our figure, beside HAProxy's if that is there, reaches the bound."""
+    """What our figure has to reach, as text; empty = nothing."""
+    holds: Callable[[float, float | None], bool] = lambda ours, haproxy: True
+    """Whether our figure reaches the bound; the second argument is HAProxy's, if there is one."""
     of_rounds: Callable[[Iterable[float]], float] = median
     above_direct: bool = False
-    """What the same round gave with nothing between is taken off it."""
+    """Whether the value of the same round without a proxy is subtracted."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """Done with each of its fronts in each round."""
+    """What is done with each of its proxies in each round."""
 
     name: str
     plan: Plan
-    fronts: tuple[str, ...]
-    sample: Callable[[Front, Path, bool], Awaitable[Mapping[str, float]]]
-    """The figures of one round of one front; in small if the flag says so."""
+    proxies: tuple[str, ...]
+    sample: Callable[[Proxy, Path, bool], Awaitable[Mapping[str, float]]]
+    """Measures the figures of one round of one proxy; the flag asks for a quick round."""
     figures: Mapping[str, Figure]
     heavy: tuple[str, ...] = ()
-    """Fronts that are slow to start, and busy when idle: they get their rounds afterwards."""
+    """Peers that are slow to start, and busy when idle: they have their rounds afterwards."""
     heavy_rounds: int = ROUNDS
     together: str = ""
-    """All fronts at once, those of neighbours in the same group too: such a load hardly uses the
-    processor. Empty = one front after the other."""
+    """The name of a group of neighbouring trials that run at once, with all their proxies, as they
+    hardly use the processor. Empty = one proxy after another."""
     pinned: bool = False
-    """The front has a core of its own; everything else is on the other one."""
+    """The proxy has a core of its own; everything else is on the other one."""
     rounds: int = ROUNDS

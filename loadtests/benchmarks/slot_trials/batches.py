@@ -1,4 +1,4 @@
-"""The example's embedder with batches, and nothing set: its answers a second, and its batches."""
+"""The example's embedder with batches and no concurrency: its answers a second, and its batches."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ AS_WRITTEN = (
      "@bentoml.service(image=IMAGE)"),
     ("@bentoml.api\n", "@bentoml.api(batchable=True)\n"),
 )  # fmt: skip
-"""What stands in the example, and what does here."""
+"""Text of the example's service, and what replaces it here."""
 ONE = {"scaling": {"min_replicas": 1, "max_replicas": 1}}
 BODY = json.dumps({"sentences": ["A cat sits on the mat."]})
 CLIENTS = 32
@@ -60,13 +60,13 @@ async def measure(folder: Path, quick: bool) -> Sequence[Row]:
 
 
 def project_of(folder: Path) -> Path:
-    """The example, but for what its service sets."""
+    """A copy of the example whose service sets nothing."""
     shutil.copytree(EXAMPLE, folder)
     (folder / "deployment.yaml").unlink()
     text = (folder / "service.py").read_text()
     for old, new in AS_WRITTEN:
         if old not in text:
-            raise BenchmarkFailed(f"the example's service has no {old!r} any more")
+            raise BenchmarkFailed(f"the example's service no longer has {old!r}")
         text = text.replace(old, new)
     (folder / "service.py").write_text(text)
     return folder

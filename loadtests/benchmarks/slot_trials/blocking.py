@@ -1,4 +1,4 @@
-"""An async service that blocks its loop: what is learnt, beside numbers that are fixed."""
+"""An async service that blocks its loop: the number that is learnt, beside fixed ones."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from loadtests.systems.load import closed_loop
 BLOCKS = """class Blocks:
     @bentoml.api
     async def block(self, text: str) -> str:
-        time.sleep(0.1)  # in its loop: that is what is measured
+        time.sleep(0.1)  # in its loop, which is what is measured
         return "done"
 """
 UP_TO_FOUR = {"scaling": {"min_replicas": 1, "max_replicas": 4}}
@@ -35,11 +35,11 @@ LOOK_S = 0.25
 @dataclass(frozen=True)
 class Sample:
     answers_per_s: float
-    """After so long as learning may take."""
+    """Counted from `LEARNT_BY_S` on."""
     most: int
-    """The highest number that a replica was seen with since then."""
+    """The highest number of slots that a replica had since then."""
     low_s: float
-    """From the first call until no replica was seen with more than 2."""
+    """From the first call until no replica had more than 2 slots."""
 
 
 async def measure(folder: Path, quick: bool) -> Sequence[Row]:
@@ -77,7 +77,7 @@ async def measure(folder: Path, quick: bool) -> Sequence[Row]:
 
 
 async def _sample(here: Installation, source: Path, number: int) -> Sample:
-    """One deployment from nothing, of which nothing is known yet."""
+    """One new deployment, of which the platform has learnt nothing yet."""
     name = f"fixed-{number}" if number else "learnt"
     labels = {"hotplate/concurrency": number} if number else {}
     url, _ = await deploy(here, source, name, {"Blocks": UP_TO_FOUR}, labels)

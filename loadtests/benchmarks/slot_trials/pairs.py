@@ -1,4 +1,4 @@
-"""A service on the platform and by `bentoml serve`, asked in turns; and small services to ask."""
+"""A service on the platform and by `bentoml serve`, called in turns; and small services to call."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ import bentoml
 
 
 def project(folder: Path, service: str) -> Path:
-    """A folder with a service, for which nothing is set."""
+    """A folder with a service that sets nothing."""
     folder.mkdir()
     (folder / "service.py").write_text(HEAD + service)
     return folder
@@ -39,14 +39,14 @@ async def pairs(
     sample: Callable[[str], Awaitable[Sample]],
     count: int,
 ) -> list[tuple[Sample, Sample]]:
-    """So many pairs of samples, each of a URL: ours and the peer's, each first in turns."""
+    """Takes so many pairs of samples, of our URL and of the peer's; each is first in turns."""
     ours, tag = await deploy(here, source, "slots", services)
     found = []
     async with serving(here, tag, here.home / "serve.log") as (peer, server):
 
         async def ready() -> bool:
             if not server.alive:
-                raise BenchmarkFailed(f"bentoml serve has ended: {server.last_words}")
+                raise BenchmarkFailed(f"bentoml serve has ended: {server.log_tail}")
             return await _is_ready(peer)
 
         await until(ready, LIMIT_S, "bentoml serve is not ready")
@@ -59,9 +59,9 @@ async def pairs(
 async def ask(session: aiohttp.ClientSession, url: str, body: Any) -> None:
     """Post JSON, and read the whole answer. Raises BenchmarkFailed unless it is a 200."""
     async with session.post(url, json=body) as answer:
-        said = await answer.text()
+        text = await answer.text()
         if answer.status != 200:
-            raise BenchmarkFailed(f"{url}: {answer.status} {said}")
+            raise BenchmarkFailed(f"{url}: {answer.status} {text}")
 
 
 async def _is_ready(url: str) -> bool:

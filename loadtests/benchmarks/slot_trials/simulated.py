@@ -1,4 +1,4 @@
-"""Simulated replicas whose knee is known: what is learnt there, beside fixed numbers."""
+"""Simulated replicas whose knee is known: the number that is learnt, beside fixed ones."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tests.support.gateway.knees import Batching, Line, Sharing, Shown, load
 
 KNEES = (1, 4, 32, 300)
 MOVES = ((32, 4), (4, 32), (1, 32), (32, 300))
-NOISES, TOLD = (0.1, 0.2), (0.3, 0.5)
-"""With bounds, and without."""
+BOUNDED_NOISES, FREE_NOISES = (0.1, 0.2), (0.3, 0.5)
+"""The noises of rows with a bound, and of rows without one."""
 SHAPES = (Sharing, Line)
 SEEDS, QUICK_SEEDS = 10, 2
 COUNTED = 600
-"""Requests that are counted, or ten times the knee if that is more."""
+"""How many requests are counted, or ten times the knee if that is more."""
 MIXED = 10
-"""Times as many requests as run at once, until those that began together do not end together."""
+"""After so many requests for each slot, those that began together no longer end together."""
 PER_S, TIME = at_least(0.9), at_most(1.5)
 
 
@@ -42,7 +42,7 @@ class Fixed:
 
 @dataclass(frozen=True)
 class Replica:
-    """One that is simulated, and what is to be found with it."""
+    """A simulated replica, and the knee that is to be found."""
 
     shape: type[Sharing]
     knee: int
@@ -51,10 +51,10 @@ class Replica:
     """Where its knee was at first; 0 = it never moves."""
 
     def shares(self, seed: int) -> tuple[float, float]:
-        """What is learnt gives so much of the best fixed number's throughput, and takes so much of
-        the time at the knee."""
+        """The throughput of what is learnt as a share of the best fixed number's, and its time of a
+        request as a share of that at the knee."""
         learnt, at_knee = self._learnt(seed), self.fixed(self.knee, seed)
-        # Beyond an edge nothing is gained; without one, there always is something.
+        # Beyond an edge nothing is gained; without an edge, more always gives more.
         best = self.fixed(MOST, seed) if self.shape is Batching else at_knee
         return learnt.per_s / best.per_s, learnt.time_s / at_knee.time_s
 
@@ -82,14 +82,14 @@ async def measure(folder: Path, quick: bool) -> Sequence[Row]:
 
 
 def _rows(seeds: Sequence[int]) -> Iterator[Row]:
-    for noise in (*NOISES, *TOLD):
+    for noise in (*BOUNDED_NOISES, *FREE_NOISES):
         for knee in KNEES:
             yield row_of(f"simulated, knee {knee}, noise {noise}", knee, noise, seeds)
         for before, knee in MOVES:
             figure = f"simulated, knee from {before} to {knee}, noise {noise}"
             yield row_of(figure, knee, noise, seeds, before)
     for knee in KNEES:
-        # There is no edge: each one more costs all a little, and 1000 give nearly twice as much.
+        # There is no edge: each further slot slows all, and 1000 give nearly twice as much.
         figure = f"simulated, batches that slow down from {knee} on, noise 0.1"
         replicas = [Replica(Batching, knee, 0.1)]
         yield _of(figure, replicas, seeds, bound=False)
@@ -97,7 +97,7 @@ def _rows(seeds: Sequence[int]) -> Iterator[Row]:
 
 def row_of(figure: str, knee: int, noise: float, seeds: Sequence[int], before: int = 0) -> Row:
     replicas = [Replica(shape, knee, noise, before) for shape in SHAPES]
-    return _of(figure, replicas, seeds, bound=noise in NOISES)
+    return _of(figure, replicas, seeds, bound=noise in BOUNDED_NOISES)
 
 
 def _of(figure: str, replicas: Sequence[Replica], seeds: Sequence[int], *, bound: bool) -> Row:
@@ -120,7 +120,7 @@ def _of(figure: str, replicas: Sequence[Replica], seeds: Sequence[int], *, bound
 
 
 def _learnt_by(knee: int) -> int:
-    """After so many requests the number is to be there."""
+    """The number of requests by which it should have learnt."""
     return 200 + 10 * knee
 
 

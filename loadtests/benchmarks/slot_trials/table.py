@@ -25,7 +25,7 @@ class Row(BoundedRow):
 
 
 Pairs = Sequence[tuple[float, float]]
-"""What ours gave, and what the peer did right before or after it."""
+"""Our figure, and the peer's right before or after it."""
 
 
 def beside(

@@ -1,4 +1,4 @@
-"""Who lends a benchmark's files: the node's agent, or where that cannot run a stand-in."""
+"""A folder whose files the node's agent streams, or a stand-in where the agent cannot run."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ from hotplate.serving.streaming.source import AGENT_SOCKET, TREES
 from loadtests.harness.child_process import checkout_environ
 from loadtests.harness.distributions import missing
 from loadtests.systems.agents import agent
-from loadtests.systems.lender import Lender
+from loadtests.systems.stand_in_agent import StandInAgent
 
 AGENT_NEEDS = ("aiohttp", "blake3", "fsspec", "prometheus_client")
 
 
 @dataclass(frozen=True)
-class Lent:
+class StreamedFolder:
     environ: Mapping[str, str]
-    """Of a process that reads such files."""
+    """The variables of a process that reads its files."""
     scheme: str = ""
-    """What to put before a file's path."""
+    """What stands before a file's path in its URL."""
     remark: str = ""
 
 
 @asynccontextmanager
-async def lending(folder: Path, files: Path, memory_bytes: int) -> AsyncIterator[Lent]:
-    """Files of `files` can be streamed: they arrive when they are opened first, and stay.
+async def streamed(folder: Path, files: Path, memory_bytes: int) -> AsyncIterator[StreamedFolder]:
+    """The folder `files`: a file of it is loaded when it is opened first, and stays in memory.
 
-    `folder` is for the lender's own. Raises BenchmarkFailed.
+    `folder` is for the agent's own files. Raises BenchmarkFailed.
     """
     environ = checkout_environ()
     absent = missing(AGENT_NEEDS)
     if not absent:
         path = {"PYTHONPATH": environ["PYTHONPATH"]}
-        async with agent(folder / "agent", memory_bytes=memory_bytes, environ=path) as lender:
-            yield Lent(environ | lender.environ, "file://")
+        async with agent(folder / "agent", memory_bytes=memory_bytes, environ=path) as node:
+            yield StreamedFolder(environ | node.environ, "file://")
         return
-    with Lender(folder / "socket"):
+    with StandInAgent(folder / "socket"):
         place = {TREES: str(files), AGENT_SOCKET: str(folder / "socket")}
         remark = f"by a stand-in for the agent, which needs {', '.join(absent)}"
-        yield Lent(environ | place, remark=remark)
+        yield StreamedFolder(environ | place, remark=remark)

@@ -1,7 +1,8 @@
-"""Lends files out of memory as a node's agent does, where the agent's packages are missing.
+"""Leases files in memory to readers as a node's agent does, where the agent's packages are missing.
 
-The same memory (`cache.arena`), the same socket and lines (`cache.lending`), so that readers need
-not know; nothing is fetched, verified or kept: the bytes come from a file of this machine.
+The memory is the agent's (`cache.tiers.arena`), and so are the socket and its messages
+(`cache.leases`), so that readers notice no difference. Nothing is fetched, verified or kept: the
+bytes come from a file of this machine.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from hotplate.cache.tiers.arena import Region
 CHUNK_BYTES = 8 << 20
 
 
-class Loan:
-    """One file in memory, chunk by chunk."""
+class LoadingFile:
+    """A file that is being read into memory, chunk by chunk."""
 
     def __init__(self, path: Path, pause_s: float) -> None:
         self._path, self._pause_s = path, pause_s
@@ -47,15 +48,15 @@ class Loan:
                     self.changed.notify_all()
 
 
-class Lender:
-    """Serves `socket_path`. Files begin to arrive with who opens them first, and stay."""
+class StandInAgent:
+    """Serves `socket_path`. A file is loaded when it is opened first, and stays."""
 
     def __init__(self, socket_path: Path, pause_s: float = 0.0) -> None:
         """`pause_s` before each chunk of 8 MiB arrives."""
         self.opened: list[str] = []
-        """Every opening, by path."""
+        """The paths that were opened, in order."""
         self._pause_s = pause_s
-        self._loans: dict[str, Loan] = {}
+        self._files: dict[str, LoadingFile] = {}
         self._lock = threading.Lock()
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(str(socket_path))
@@ -63,8 +64,8 @@ class Lender:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def whole(self, path: Path) -> bool:
-        """Whether all of that file is there, which somebody has opened."""
-        return self._loans[os.path.realpath(path)].complete
+        """Whether all of a file that was opened is in memory."""
+        return self._files[os.path.realpath(path)].complete
 
     def __enter__(self) -> Self:
         return self
@@ -83,30 +84,30 @@ class Lender:
     def _serve(self, connection: socket.socket) -> None:
         with connection, suppress(OSError):  # the reader has left
             path = json.loads(connection.recv(1 << 16))["open"]
-            loan = self._loan(path)
-            told = len(loan.done)
-            opening = {"size": loan.region.size_bytes, "chunk": CHUNK_BYTES}
-            fd = loan.region.lend()
+            file = self._loading(path)
+            sent = len(file.done)
+            opening = {"size": file.region.size_bytes, "chunk": CHUNK_BYTES}
+            fd = file.region.lend()
             try:
-                _send(connection, opening | {"done": loan.done[:told]}, [fd])
+                _send(connection, opening | {"done": file.done[:sent]}, [fd])
             finally:
                 os.close(fd)
-            while not loan.complete or told < len(loan.done):
-                with loan.changed:
-                    loan.changed.wait_for(lambda: len(loan.done) > told)  # noqa: B023
-                    news, told = loan.done[told:], len(loan.done)
+            while not file.complete or sent < len(file.done):
+                with file.changed:
+                    file.changed.wait_for(lambda: len(file.done) > sent)  # noqa: B023
+                    news, sent = file.done[sent:], len(file.done)
                 _send(connection, {"done": news})
             _send(connection, {"complete": True})
             _send(connection, {"linked": True})
             while connection.recv(1 << 16):
                 pass
 
-    def _loan(self, path: str) -> Loan:
+    def _loading(self, path: str) -> LoadingFile:
         with self._lock:
             self.opened.append(path)
-            if path not in self._loans:
-                self._loans[path] = Loan(Path(path), self._pause_s)
-            return self._loans[path]
+            if path not in self._files:
+                self._files[path] = LoadingFile(Path(path), self._pause_s)
+            return self._files[path]
 
 
 def _send(connection: socket.socket, line: object, fds: list[int] | None = None) -> None:
