@@ -44,6 +44,8 @@ class Mutant(NamedTuple):
     change: str
     """`a < b → a <= b`"""
     module: ast.Module
+    run: range | None
+    """The lines one of which is run whenever the change is; None if it is on import."""
 
 
 def mutants(source: str) -> Iterator[Mutant]:
@@ -52,29 +54,33 @@ def mutants(source: str) -> Iterator[Mutant]:
     count = sum(1 for _ in _places(tree))
     for number in range(count):
         mutated = copy.deepcopy(tree)
-        place, way = list(_places(mutated))[number]
+        place, way, run = list(_places(mutated))[number]
         before = _shown(place)
         line = place.lineno
         after = _change(mutated, place, way)
-        yield Mutant(line, f"{before} → {after}", ast.fix_missing_locations(mutated))
+        yield Mutant(line, f"{before} → {after}", ast.fix_missing_locations(mutated), run)
 
 
 Place = ast.Compare | ast.BinOp | ast.AugAssign | ast.BoolOp | ast.UnaryOp | ast.Constant | ast.Call
 _Statement = ast.Expr | ast.Break | ast.Continue
+_Found = tuple[Place | _Statement, int, range | None]
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
-def _places(tree: ast.Module) -> Iterator[tuple[Place | _Statement, int]]:
+def _places(tree: ast.Module) -> Iterator[_Found]:
     """Each node that can be changed; where it can be in several ways, each of them."""
     for statement in tree.body:
-        if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            yield from _inside(statement)
+        if isinstance(statement, (*_FUNCTIONS, ast.ClassDef)):
+            yield from _inside(statement, None)
 
 
-def _inside(node: ast.AST) -> Iterator[tuple[Place | _Statement, int]]:
+def _inside(node: ast.AST, run: range | None) -> Iterator[_Found]:
     if isinstance(node, (ast.JoinedStr, ast.Raise, ast.Assert)) or _is_slots(node):
         return
+    if isinstance(node, ast.stmt) and run is not None:
+        run = _header(node)
     if isinstance(node, ast.Compare):
-        yield from ((node, index) for index in range(len(node.ops)))
+        yield from ((node, index, run) for index in range(len(node.ops)))
     elif (
         (isinstance(node, (ast.BinOp, ast.AugAssign)) and type(node.op) in _OPERATORS)
         or isinstance(node, ast.BoolOp)
@@ -84,13 +90,21 @@ def _inside(node: ast.AST) -> Iterator[tuple[Place | _Statement, int]]:
         or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call))
         or isinstance(node, (ast.Break, ast.Continue))
     ):
-        yield node, 0
+        yield node, 0, run
     for name, value in ast.iter_fields(node):
         if name in ("annotation", "returns", "decorator_list", "type_params", "bases"):
             continue
+        inner = range(0) if isinstance(node, _FUNCTIONS) and name == "body" else run
         for child in value if isinstance(value, list) else [value]:
             if isinstance(child, ast.AST):
-                yield from _inside(child)
+                yield from _inside(child, inner)
+
+
+def _header(node: ast.stmt) -> range:
+    """A statement's lines, without those of the statements within it."""
+    within = [each.lineno for each in ast.walk(node) if isinstance(each, ast.stmt)]
+    end = min(within[1:], default=(node.end_lineno or node.lineno) + 1)
+    return range(node.lineno, max(end, node.lineno + 1))
 
 
 def _is_slots(node: ast.AST) -> bool:

@@ -25,3 +25,9 @@ def test_each_mutant_has_one_fault(line: str, found: list[str]) -> None:
     made = [ast.unparse(one.module).splitlines()[-1].strip() for one in mutants(source)]
     assert sorted(made) == sorted(found)
     assert all(one.line == 4 for one in mutants(source))
+
+
+def test_a_mutant_says_which_lines_are_run_with_it() -> None:
+    source = "def f(a=1):\n    if (\n        a < 2\n    ):\n        return a + 3\n"
+    found = {one.change.partition(" ")[0]: one.run for one in mutants(source)}
+    assert found == {"1": None, "a": range(5, 6), "2": range(2, 5), "3": range(5, 6)}
