@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import atexit
-import functools
 import json
-import socket
-import subprocess
-import sys
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+
+from tests.support.fork_servers import address_of
 
 SERVER = Path(__file__).with_name("fork_server.py")
 
@@ -21,31 +17,10 @@ async def run(
 ) -> tuple[int, str]:
     """The exit status and the output of `bentoml …` or `hotplate …`, or else of a program."""
     asked = {"argv": argv, "environ": dict(environ), "folder": str(folder), "program": program}
-    reader, writer = await asyncio.open_unix_connection(address())
+    reader, writer = await asyncio.open_unix_connection(address_of(SERVER))
     try:
         writer.write(json.dumps(asked).encode() + b"\n")
         said = await reader.read()
     finally:
         writer.close()
     return said[-1], said[:-1].decode()
-
-
-@functools.cache
-def address() -> str:
-    """Where this test session's server listens; it ends with the session."""
-    folder = tempfile.TemporaryDirectory(prefix="forks-")
-    path = f"{folder.name}/socket"
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(path)
-        listener.listen()
-        server = subprocess.Popen(
-            [sys.executable, SERVER, str(listener.fileno())], pass_fds=[listener.fileno()]
-        )
-
-    def end() -> None:
-        server.kill()
-        server.wait()
-        folder.cleanup()
-
-    atexit.register(end)
-    return path

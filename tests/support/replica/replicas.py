@@ -32,6 +32,7 @@ from hotplate.serving.replica.environments.spec import read_spec
 from hotplate.serving.replica.runtime import BentoRuntime
 from tests.support.packages import PACKAGES
 from tests.support.patience import PATIENCE_S
+from tests.support.replica.forks import Fork
 
 
 def tree(root: Path) -> TreeInfo:
@@ -169,31 +170,39 @@ class Replica:
         directory: Path,
         through: Sequence[str] = (),
         at: Path | None = None,
+        warm: bool = False,
     ) -> None:
         """It listens on a port of loopback, or on the Unix socket `at`, as an engine's do."""
         self.log = directory / "log"
-        with socket.create_server(("127.0.0.1", 0)) if at is None else listen(at, 128) as listener:
+        self.process: subprocess.Popen[bytes] | Fork
+        with (
+            self.log.open("wb") as log,
+            socket.create_server(("127.0.0.1", 0)) if at is None else listen(at, 128) as listener,
+            os.fdopen(os.memfd_create("job"), "wb") as job,
+        ):
             self.url = "http://{}:{}".format(*listener.getsockname()) if at is None else ""
-            fd = listener.fileno()
-            with self.log.open("wb") as log:
-                self.process = subprocess.Popen(
-                    [*through, *command.argv],
-                    env={
-                        **command.env,
-                        "HOTPLATE_LISTEN_FD": str(fd),
-                        "HOTPLATE_REPLICA_DIR": str(directory),
-                        "CUDA_VISIBLE_DEVICES": "",
-                    },
-                    cwd=command.cwd,
-                    stdin=subprocess.PIPE,
-                    stdout=log,
-                    stderr=log,
-                    pass_fds=[fd],
-                    start_new_session=True,
-                )
-        assert self.process.stdin is not None
-        with self.process.stdin as stdin:
-            stdin.write(json.dumps(command.job).encode())
+            job.write(json.dumps(command.job).encode())
+            job.seek(0)
+            env = {
+                **command.env,
+                "HOTPLATE_LISTEN_FD": str(listener.fileno()),
+                "HOTPLATE_REPLICA_DIR": str(directory),
+                "CUDA_VISIBLE_DEVICES": "",
+            }
+            if warm:
+                given = [job.fileno(), log.fileno(), listener.fileno()]
+                self.process = Fork(command.argv, env, command.cwd, given)
+                return
+            self.process = subprocess.Popen(
+                [*through, *command.argv],
+                env=env,
+                cwd=command.cwd,
+                stdin=job,
+                stdout=log,
+                stderr=log,
+                pass_fds=[listener.fileno()],
+                start_new_session=True,
+            )
 
     def call(self, route: str, **body: Any) -> Any:
         """The answer to `POST route`; raises urllib's errors."""
@@ -218,11 +227,13 @@ def started(
     served: Workload,
     through: Sequence[str] = (),
     at: Path | None = None,
+    warm: bool = False,
     **trees: Path,
 ) -> Iterator[Replica]:
     """A replica of a service in the tests' own environment, killed at the end.
 
     `through` is a command that becomes its own last arguments; `at` is a Unix socket to listen on.
+    One that is `warm` has imported BentoML already, as those that were standbys have.
     """
     lend_own_environment(folder, bento)
     directory = folder / f"replica-{served.key.service}-{len(list(folder.glob('replica-*')))}"
@@ -232,7 +243,7 @@ def started(
         runtime = runtime_of(folder, Agent({"bento": bento, **trees}))
         return await runtime.prepare(served, directory.name, str(directory), Phases())
 
-    replica = Replica(asyncio.run(prepare()), directory, through, at)
+    replica = Replica(asyncio.run(prepare()), directory, through, at, warm)
     try:
         yield replica
     finally:

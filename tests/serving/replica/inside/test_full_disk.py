@@ -50,7 +50,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 def test_a_full_disk_costs_a_replica_log_lines_and_no_request(disk: Path) -> None:
     bento = write_bento(disk / "bento", CHATTY)
-    with started(disk, bento, workload()) as replica:
+    with started(disk, bento, workload(), warm=True) as replica:
         replica.get("/readyz")
         filler = fill(disk)
         # A file of metrics has room for some 500 series: it grows, too, while the disk is full.

@@ -109,7 +109,7 @@ def test_a_replicas_log_ends_with_it(tmp_path: Path, place: str) -> None:
             return text
     """
     bento = write_bento(tmp_path / "bento", source)
-    with started(tmp_path, bento, workload()) as replica:
+    with started(tmp_path, bento, workload(), warm=True) as replica:
         assert replica.ended() == 1
         assert replica.log.read_text().splitlines()[-1] == (
             "The service did not start: the service imports 'cv2', which its environment does "

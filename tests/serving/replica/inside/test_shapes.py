@@ -37,7 +37,7 @@ def test_a_deployments_threads_are_used_and_a_batch_of_one_is_explained(tmp_path
     """
     bento = write_bento(tmp_path / "bento", source)
     with (
-        started(tmp_path, bento, workload(config_overrides={"threads": 2})) as replica,
+        started(tmp_path, bento, workload(config_overrides={"threads": 2}), warm=True) as replica,
         ThreadPoolExecutor(2) as pool,
     ):
         assert sorted(pool.map(lambda _: replica.call("meet"), range(2))) == [0, 1]
@@ -58,7 +58,7 @@ def test_the_answer_to_a_tasks_submission_ends_with_the_task(tmp_path: Path) -> 
     bento = write_bento(tmp_path / "bento", source)
     gate = tmp_path / "gate"
     os.mkfifo(gate)
-    with started(tmp_path, bento, workload()) as replica:
+    with started(tmp_path, bento, workload(), warm=True) as replica:
         replica.get("/readyz")
         host, port = replica.url.removeprefix("http://").split(":")
         with socket.create_connection((host, int(port)), timeout=PATIENCE_S) as caller:
@@ -87,7 +87,8 @@ def test_a_tasks_handler_is_told_its_id_as_bentoml_tells_it(tmp_path: Path) -> N
                 names = [name for name in ctx.request.headers if "task" in name]
                 return f"{getattr(ctx.request.state, 'task_id', None)} {names}"
     """
-    with started(tmp_path, write_bento(tmp_path / "bento", source), workload()) as replica:
+    bento = write_bento(tmp_path / "bento", source)
+    with started(tmp_path, bento, workload(), warm=True) as replica:
         replica.get("/readyz")
         host, port = replica.url.removeprefix("http://").split(":")
         connection = HTTPConnection(host, int(port), timeout=PATIENCE_S)
@@ -148,7 +149,8 @@ def test_a_replica_says_what_kinds_of_methods_it_has(
     tmp_path: Path, body: str, expected: tuple[str, int, bool]
 ) -> None:
     source = f"import bentoml\n\n@bentoml.service\nclass Echo:\n    {body}\n"
-    with started(tmp_path, write_bento(tmp_path / "bento", source), workload()) as replica:
+    bento = write_bento(tmp_path / "bento", source)
+    with started(tmp_path, bento, workload(), warm=True) as replica:
         replica.get("/livez")
         said = methods.noted_in(replica.log.with_name(methods.FILE_NAME).read_bytes())
     learns, batch, only_tasks = expected
@@ -165,7 +167,8 @@ def test_a_concurrency_of_one_that_the_author_wrote_beside_tasks_is_told(tmp_pat
             def job(self) -> int:
                 return 1
     """
-    with started(tmp_path, write_bento(tmp_path / "bento", source), workload()) as replica:
+    bento = write_bento(tmp_path / "bento", source)
+    with started(tmp_path, bento, workload(), warm=True) as replica:
         replica.get("/livez")
         said = methods.noted_in(replica.log.with_name(methods.FILE_NAME).read_bytes())
     assert said is not None and said["concurrency"] == 1

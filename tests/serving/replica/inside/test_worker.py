@@ -123,7 +123,7 @@ def test_sigterm_finishes_what_is_in_flight_and_ends_the_process(tmp_path: Path)
     bento = write_bento(tmp_path / "bento", source)
     begun = tmp_path / "begun"
     os.mkfifo(begun)
-    with started(tmp_path, bento, workload()) as replica, ThreadPoolExecutor(1) as pool:
+    with started(tmp_path, bento, workload(), warm=True) as replica, ThreadPoolExecutor(1) as pool:
         answer = pool.submit(replica.call, "wait", begun=str(begun))
         begun.read_text()
         replica.process.send_signal(signal.SIGTERM)
@@ -145,7 +145,7 @@ def test_sigterm_ends_a_replica_that_is_not_ready_at_once(tmp_path: Path) -> Non
     bento = write_bento(tmp_path / "bento", source)
     begun = tmp_path / "begun"
     os.mkfifo(begun)
-    with started(tmp_path, bento, workload(env={"BEGUN": str(begun)})) as replica:
+    with started(tmp_path, bento, workload(env={"BEGUN": str(begun)}), warm=True) as replica:
         begun.read_text()
         replica.process.send_signal(signal.SIGTERM)
         assert replica.process.wait(PATIENCE_S) == -signal.SIGTERM
@@ -164,7 +164,7 @@ def test_a_custom_command_waits_for_whole_models(tmp_path: Path) -> None:
     os.mkfifo(tiny / "arriving")
     served = workload(models=(model("tiny", "v1", "tiny"),))
     with (
-        started(tmp_path, bento, served, tiny=tiny) as replica,
+        started(tmp_path, bento, served, warm=True, tiny=tiny) as replica,
         (tiny / "arriving").open("wb"),  # opens when the replica has opened it, too
     ):
         assert replica.process.poll() is None
@@ -199,9 +199,9 @@ def test_services_of_one_bento_call_each_other_by_url(tmp_path: Path) -> None:
         {"name": "Back"},
     ]
     bento = write_bento(tmp_path / "bento", source, services=services)
-    with started(tmp_path, bento, workload("Back", entry=False)) as back:
+    with started(tmp_path, bento, workload("Back", entry=False), warm=True) as back:
         front_of = workload("Front", depends={"Back": back.url})
-        with started(tmp_path, bento, front_of) as front:
+        with started(tmp_path, bento, front_of, warm=True) as front:
             front.get("/readyz")
             assert front.call("pids") == [front.process.pid, back.process.pid]
             assert front.call("at_once", calls=250) == 250
@@ -279,6 +279,6 @@ def test_a_service_that_cannot_start_says_why_on_its_last_line(
     tmp_path: Path, source: str, reason: str
 ) -> None:
     bento = write_bento(tmp_path / "bento", source)
-    with started(tmp_path, bento, workload()) as replica:
+    with started(tmp_path, bento, workload(), warm=True) as replica:
         assert replica.ended() == 1
         assert reason in replica.log.read_text().splitlines()[-1]

@@ -18,6 +18,7 @@ import psutil
 import pytest
 from aiohttp import ClientSession
 
+from hotplate.deploy.workload import Workload
 from hotplate.serving.replica.inside.command.claimed_port import ClaimedPort, claim_any
 from hotplate.serving.replica.inside.command.listen_port import moved, place_command
 from tests.support import ports
@@ -141,16 +142,18 @@ def test_replicas_that_start_together_each_answer_by_their_own_program(
     tmp_path: Path, written: int, arguments: str, taken: bool
 ) -> None:
     bento, port = _bento(tmp_path), str(written)
+    said = arguments.replace("WRITTEN", port)
+
+    def served(me: int) -> Workload:
+        env = {"WRITTEN": port, "ME": str(me), "ARGUMENTS": said}
+        return workload(config={"workers": 1}, env=env)
+
     with ExitStack() as ends:
         if taken:
             ends.enter_context(socket.create_server(("127.0.0.1", written)))
         replicas = [
-            ends.enter_context(started(tmp_path, bento, workload(config={"workers": 1}, env={
-                "WRITTEN": port, "ME": str(me),
-                "ARGUMENTS": arguments.replace("WRITTEN", port),
-            })))
-            for me in range(3)
-        ]  # fmt: skip
+            ends.enter_context(started(tmp_path, bento, served(me), warm=True)) for me in range(3)
+        ]
         with ThreadPoolExecutor(9) as pool:
             answers = list(pool.map(_ask, replicas * 3))
     assert [answer["me"] for answer in answers] == ["0", "1", "2"] * 3
@@ -181,7 +184,8 @@ def test_a_program_in_a_network_of_its_own_reaches_what_it_must(
             pool.submit(server.serve_forever)
         url = f"http://127.0.0.1:{named.server_port}"
         env = {"WRITTEN": str(written), "DATABASE": f"{url}/table"}
-        with started(tmp_path, bento, workload(config={"workers": 1}, env=env)) as replica:
+        served = workload(config={"workers": 1}, env=env)
+        with started(tmp_path, bento, served, warm=True) as replica:
             asked = {
                 "named": _ask(replica, f"/ask?{url}/a"),
                 "proxied": _ask(replica, f"/ask?http://127.0.0.2:{elsewhere.server_port}/b?c=d"),
@@ -237,7 +241,7 @@ def test_sigterm_is_passed_on_to_the_command(
     if not written_down:
         source = source.replace('"--port", str(PORT)', '"--any", str(PORT)')
     bento = write_bento(tmp_path / "bento", source, services=[{"name": "Command"}])
-    with started(tmp_path, bento, workload("Command", env=notes)) as replica:
+    with started(tmp_path, bento, workload("Command", env=notes), warm=True) as replica:
         if ready:
             replica.get("/any")
         else:
@@ -253,7 +257,7 @@ def test_sigterm_is_passed_on_to_the_command(
 @needs_fastapi
 def test_a_replica_ends_with_the_network_of_its_program(tmp_path: Path, written: int) -> None:
     served = workload(config={"workers": 1}, env={"WRITTEN": str(written)})
-    with started(tmp_path, _bento(tmp_path), served) as replica:
+    with started(tmp_path, _bento(tmp_path), served, warm=True) as replica:
         _ask(replica)
         makers = [
             child

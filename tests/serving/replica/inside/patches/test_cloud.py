@@ -76,7 +76,9 @@ ECHO = """
 @pytest.fixture(scope="module")
 def back(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Replica]:
     folder = tmp_path_factory.mktemp("back")
-    with started(folder, _bento(folder), workload("Back", entry=False, cloud=CLOUD)) as replica:
+    with started(
+        folder, _bento(folder), workload("Back", entry=False, cloud=CLOUD), warm=True
+    ) as replica:
         replica.get("/readyz")
         yield replica
 
