@@ -16,8 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hotplate.platform.store.database import Database
+from hotplate.platform.store.deployments import RevisionDraft
+from hotplate.platform.store.parts import Store
 from hotplate.platform.store.records import RolloutOutcome
-from hotplate.platform.store.store import Store
 from loadtests.harness.verdict import Verdict
 from tests.support.end_to_end import census
 from tests.support.end_to_end.census import ROLES, Census
@@ -219,9 +220,9 @@ async def _store(fleet: Fleet, names: list[str]) -> None:
     like = next(d for d in store.deployments.all() if d.name == "first")
     for name in names:
         made = store.deployments.create(
-            like.creator, name, like.latest.bento.id, like.latest.config
+            like.creator, name, RevisionDraft(like.latest.bento.id, like.latest.config)
         )
-        store.deployments.conclude_rollout(
+        store.revisions.conclude_rollout(
             made.latest.id, RolloutOutcome.READY, "", "revision 1: it answers"
         )
     store.close()

@@ -20,7 +20,7 @@ from sqlalchemy import create_engine, make_url, text
 from hotplate.cache.store.blobs import BlobStore
 from hotplate.platform.api.web.settings import ApiSettings
 from hotplate.platform.application import make_app
-from hotplate.platform.store.store import Store
+from hotplate.platform.store.parts import Store
 from tests.support.control_plane.cloud import Cloud
 from tests.support.control_plane.controller_fake import FakeController
 from tests.support.control_plane.quick_store import QuickStore

@@ -14,7 +14,7 @@ from hotplate.cache.store.blobs import BlobStore
 from hotplate.platform.api.web.settings import ApiSettings
 from hotplate.platform.application import make_app
 from hotplate.platform.store.database import Database
-from hotplate.platform.store.store import Store
+from hotplate.platform.store.parts import Store
 from tests.support.control_plane.controller_fake import FakeController
 
 

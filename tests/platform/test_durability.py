@@ -14,8 +14,8 @@ from aiohttp import ClientError, ClientSession
 from hotplate.cache.store.blobs import BlobStore
 from hotplate.cache.tarballs import archive
 from hotplate.platform.store.database import Database
+from hotplate.platform.store.parts import Store
 from hotplate.platform.store.records import Kind
-from hotplate.platform.store.store import Store
 from tests.support.control_plane.cloud import (
     MANIFEST,
     MODEL_MANIFEST,

@@ -17,7 +17,7 @@ import aiohttp
 import pytest
 
 from hotplate.platform.store.database import Database
-from hotplate.platform.store.store import Store
+from hotplate.platform.store.parts import Store
 from tests.security.grounds import Grounds, _launcher, taken_away
 from tests.support.patience import PATIENCE_S
 

@@ -35,8 +35,8 @@ from hotplate.platform.api.web.settings import ApiSettings
 from hotplate.platform.controller.interface import ControllerApi
 from hotplate.platform.dashboard.pages import DeploymentPages
 from hotplate.platform.errors import StoreFailed
+from hotplate.platform.store.parts import Store
 from hotplate.platform.store.records import Kind
-from hotplate.platform.store.store import Store
 
 log = logging.getLogger("hotplate.api")
 

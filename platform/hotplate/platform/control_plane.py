@@ -55,7 +55,7 @@ from hotplate.platform.processes.role_state import role_states
 from hotplate.platform.settings import PlatformSettings
 from hotplate.platform.store.database import Database
 from hotplate.platform.store.identities import ADMIN, API, CALLERS, ENDPOINT, ORGANIZATION
-from hotplate.platform.store.store import Store
+from hotplate.platform.store.parts import Store
 from hotplate.platform.upkeep.checks import checks
 from hotplate.platform.upkeep.health import HealthMonitor, disks_of
 from hotplate.platform.upkeep.origin_sweep import OriginSweep

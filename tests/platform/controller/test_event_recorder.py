@@ -17,8 +17,9 @@ from hotplate.platform.controller.planning.slot_counts import SlotCounts
 from hotplate.platform.controller.scaling.deciders import Scaling
 from hotplate.platform.controller.scaling.demand_log import UNWRITTEN_S
 from hotplate.platform.store.artifacts import ArtifactDraft
+from hotplate.platform.store.deployments import RevisionDraft
+from hotplate.platform.store.parts import Store
 from hotplate.platform.store.records import DecisionRecord, DesiredState, Kind
-from hotplate.platform.store.store import Store
 from hotplate.serving.gateway.protocol.routes import RouteDemand
 from tests.support.control_plane.situations import replica, service
 
@@ -56,7 +57,7 @@ def decided(store: Store) -> Decided:
     store.artifacts.ensure_repository(organization, Kind.BENTO, "echo")
     draft = ArtifactDraft(version="v1", manifest={})
     bento = store.artifacts.create(organization, Kind.BENTO, "echo", draft)
-    made = store.deployments.create(user, "echo", bento.id, {})
+    made = store.deployments.create(user, "echo", RevisionDraft(bento.id, {}))
     scaling = Scaling()
     recorder = EventRecorder(store, scaling, ControllerMetrics(CollectorRegistry()))
     return Decided(store, DeploymentState(made), scaling, recorder)

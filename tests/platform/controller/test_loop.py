@@ -16,6 +16,7 @@ from hotplate.deploy.errors import UnknownReplica
 from hotplate.deploy.workload import Workload, WorkloadKey
 from hotplate.platform.controller.loading import Loader
 from hotplate.platform.controller.status_json import live_json
+from hotplate.platform.store.deployments import RevisionDraft
 from hotplate.platform.store.records import Deployment
 from hotplate.serving.gateway.protocol.routes import RouteDemand
 from tests.support.control_plane.cloud import MANIFEST
@@ -189,7 +190,7 @@ async def test_the_page_is_whole_while_a_new_revision_is_read(tmp_path: Path) ->
     loader = Loader(store, RULES)
     known = loader.load(made.id, (), None)
     assert known is not None
-    store.deployments.update(made.id, world.bento("v2"), config(1, 3), labels=None)
+    store.deployments.update(made.id, RevisionDraft(world.bento("v2"), config(1, 3)), labels=None)
     found = loader.load(made.id, (), known)
     assert found is not None
     revisions = [
@@ -381,7 +382,7 @@ async def test_one_deployment_that_cannot_be_read_does_not_keep_the_others_from_
     world = World(store, FakeEngine())
     world.deploy(least=1)
     damaged = world.bento("v2", {**MANIFEST, "services": [3]})
-    store.deployments.create(world.user, "damaged", damaged, config(1, 1))
+    store.deployments.create(world.user, "damaged", RevisionDraft(damaged, config(1, 1)))
     survivors = FakeEngine()
     damaged_key = WorkloadKey("default", "damaged", 1, "Echo")
     await survivors.scale(Workload(damaged_key, "echo", "v2", ""), 1)
@@ -395,7 +396,9 @@ async def test_one_deployment_that_cannot_be_read_does_not_keep_the_others_from_
 
 async def test_a_log_is_asked_for_by_its_own_deployment(world: World) -> None:
     echo = world.deploy(least=1)
-    other = world.store.deployments.create(world.user, "other", world.bento("v2"), config(1, 1))
+    other = world.store.deployments.create(
+        world.user, "other", RevisionDraft(world.bento("v2"), config(1, 1))
+    )
     world.controller.poke(other.id)
     await until(lambda: world.status(echo) == world.status(other) == "running")
     (theirs,) = [r.id for r in world.engine.replicas() if r.key.deployment == "other"]
@@ -413,7 +416,7 @@ async def test_a_schedule_keeps_replicas_and_the_decision_says_so(world: World) 
         {"key": "hotplate/time-zone", "value": "Europe/Berlin"},
     ]
     latest = made.latest
-    world.store.deployments.update(made.id, latest.bento.id, latest.config, labels)
+    world.store.deployments.update(made.id, RevisionDraft(latest.bento.id, latest.config), labels)
     world.controller.poke(made.id)
     await until(lambda: len(world.engine.found) == 2)
     said = "no demand for more, the schedule '* * * * *=2' says 2"
@@ -423,7 +426,9 @@ async def test_a_schedule_keeps_replicas_and_the_decision_says_so(world: World) 
 async def test_at_a_price_of_nothing_no_idle_replica_is_kept(world: World) -> None:
     ours = {"services": {"Echo": {"scaling": {"min_replicas": 0}}}}
     labels = [{"key": "hotplate/price", "value": "0"}]
-    made = world.store.deployments.create(world.user, "echo", world.bento("v1"), ours, labels)
+    made = world.store.deployments.create(
+        world.user, "echo", RevisionDraft(world.bento("v1"), ours), labels
+    )
     world.controller.poke(made.id)
     await until(lambda: world.status(made) == "scaled-to-zero")  # in one second; at 600 in 91
     assert world.store.history.decisions(made.id)[0].reason.endswith(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from hotplate.platform.store.deployments import RevisionDraft
 from hotplate.platform.store.records import DesiredState
 from hotplate.serving.gateway.protocol.routes import RouteDemand
 from tests.support.control_plane.controller_world import World, running
@@ -37,7 +38,9 @@ async def test_a_restarted_controller_knows_what_was_learnt_and_scales_nothing_d
     async with running(first):
         scaling = {"min_replicas": 0, "max_replicas": 9}
         services = {"services": {"Echo": {"scaling": scaling}}}
-        made = store.deployments.create(first.user, "echo", first.bento("v1"), services)
+        made = store.deployments.create(
+            first.user, "echo", RevisionDraft(first.bento("v1"), services)
+        )
         first.controller.poke(made.id)
         await until(lambda: first.status(made) == "running")
         await first.gateway.report(default__echo=RouteDemand(queued=3, service_s=30))

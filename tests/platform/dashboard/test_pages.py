@@ -14,7 +14,7 @@ import pytest
 from aiohttp import ClientSession
 
 from hotplate.cache.store.blobs import BlobStore
-from hotplate.platform.store.store import Store
+from hotplate.platform.store.parts import Store
 from tests.support.control_plane.cloud import MANIFEST, Cloud
 from tests.support.control_plane.controller_fake import FakeController
 

@@ -14,7 +14,7 @@ from sqlalchemy import create_engine, text
 
 from hotplate.platform.errors import StoreFailed
 from hotplate.platform.store.database import MIGRATIONS, Database, head
-from hotplate.platform.store.store import Store
+from hotplate.platform.store.parts import Store
 from hotplate.platform.store.tables import Table
 
 
@@ -34,7 +34,7 @@ def test_a_schema_that_is_up_to_date_is_seen_without_alembic(tmp_path: Path) -> 
     program = f"""
 import sys
 from hotplate.platform.store.database import MIGRATIONS, Database, head
-from hotplate.platform.store.store import Store
+from hotplate.platform.store.parts import Store
 Store(Database({url!r})).close()
 assert "alembic" not in sys.modules
 """

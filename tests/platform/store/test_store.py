@@ -8,6 +8,8 @@ import pytest
 from hotplate.platform.errors import Conflict, NotFound, PortsExhausted
 from hotplate.platform.store.artifacts import ArtifactDraft
 from hotplate.platform.store.database import Database
+from hotplate.platform.store.deployments import RevisionDraft
+from hotplate.platform.store.parts import Store
 from hotplate.platform.store.records import (
     ColdStart,
     DecisionRecord,
@@ -19,7 +21,6 @@ from hotplate.platform.store.records import (
     Turn,
     User,
 )
-from hotplate.platform.store.store import Store
 from hotplate.platform.store.task_state import Start, TaskEnd
 
 AT = datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=UTC)
@@ -39,7 +40,7 @@ def make(store: Store, user: User, name: str) -> Deployment:
     tenant = user.organization.id
     store.artifacts.ensure_repository(tenant, Kind.BENTO, "echo")
     bento = store.artifacts.create(tenant, Kind.BENTO, "echo", ArtifactDraft("v1"))
-    return store.deployments.create(user, name, bento.id, {"services": {}})
+    return store.deployments.create(user, name, RevisionDraft(bento.id, {"services": {}}))
 
 
 def decision(number: int) -> DecisionRecord:
@@ -138,8 +139,8 @@ def test_services_get_ports_beside_all_that_are_taken_and_keep_them(
     store: Store, user: User, deployment: Deployment
 ) -> None:
     revision = deployment.latest.id
-    assert store.deployments.allocate_ports(revision, ["A", "B"]) == {"A": 7101, "B": 7102}
-    assert store.deployments.allocate_ports(revision, ["B", "C"]) == {
+    assert store.revisions.allocate_ports(revision, ["A", "B"]) == {"A": 7101, "B": 7102}
+    assert store.revisions.allocate_ports(revision, ["B", "C"]) == {
         "A": 7101,
         "B": 7102,
         "C": 7103,
@@ -150,10 +151,10 @@ def test_services_get_ports_beside_all_that_are_taken_and_keep_them(
 def test_revisions_that_nothing_is_left_of_give_their_ports_back(
     store: Store, user: User, deployment: Deployment
 ) -> None:
-    store.deployments.allocate_ports(deployment.latest.id, ["A", "B"])
-    store.deployments.release_ports(deployment.id, {deployment.latest.number})
+    store.revisions.allocate_ports(deployment.latest.id, ["A", "B"])
+    store.revisions.release_ports(deployment.id, {deployment.latest.number})
     assert make(store, user, "other").port == 7103
-    store.deployments.release_ports(deployment.id, set())
+    store.revisions.release_ports(deployment.id, set())
     assert make(store, user, "third").port == 7101
 
 
@@ -180,28 +181,30 @@ def test_ports_that_are_used_up_are_said_so(database_url: str) -> None:
 def test_the_serving_revision_stays_until_another_serves(
     store: Store, deployment: Deployment
 ) -> None:
-    store.deployments.conclude_rollout(
+    store.revisions.conclude_rollout(
         deployment.latest.id, RolloutOutcome.READY, "it answers", "revision 1"
     )
     bento = deployment.latest.bento.id
-    changed, begins = store.deployments.update(deployment.id, bento, {"services": {"A": {}}}, None)
+    changed, begins = store.deployments.update(
+        deployment.id, RevisionDraft(bento, {"services": {"A": {}}}), None
+    )
     assert begins
     assert changed.serving is not None
     assert (changed.serving.number, changed.latest.number) == (1, 2)
-    store.deployments.conclude_rollout(
+    store.revisions.conclude_rollout(
         changed.latest.id, RolloutOutcome.FAILED, "no such package", "it failed", ["last line"]
     )
     found = store.deployments.get(deployment.id)
     assert found is not None
     assert found.serving is not None
     assert (found.serving.number, found.latest.outcome) == (1, RolloutOutcome.FAILED)
-    store.deployments.conclude_rollout(
+    store.revisions.conclude_rollout(
         changed.latest.id, RolloutOutcome.READY, "it answers", "revision 1"
     )
     found = store.deployments.get(deployment.id)
     assert found is not None
     assert found.serving == found.latest
-    store.deployments.stop_serving(deployment.id)
+    store.revisions.stop_serving(deployment.id)
     found = store.deployments.get(deployment.id)
     assert found is not None
     assert found.serving is None
@@ -260,8 +263,10 @@ def test_the_store_works_the_same_on_every_database(database_url: str) -> None:
     deployment = make(store, user, "echo")
     with pytest.raises(Conflict):
         make(store, user, "echo")
-    store.deployments.update(deployment.id, deployment.latest.bento.id, {"a": [1, None]}, None)
-    store.deployments.conclude_rollout(
+    store.deployments.update(
+        deployment.id, RevisionDraft(deployment.latest.bento.id, {"a": [1, None]}), None
+    )
+    store.revisions.conclude_rollout(
         deployment.latest.id, RolloutOutcome.READY, "it answers", "revision 1"
     )
     store.history.add_decisions(deployment.id, [decision(number) for number in range(3)])

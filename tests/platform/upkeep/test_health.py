@@ -14,7 +14,7 @@ from hotplate.platform.commands.pages.installation import show_platform, show_wh
 from hotplate.platform.processes.data_dir import DataDir
 from hotplate.platform.processes.event_log import EventLog
 from hotplate.platform.processes.role_state import ROLES, SUPERVISOR, RoleState
-from hotplate.platform.store.store import Store
+from hotplate.platform.store.parts import Store
 from hotplate.platform.upkeep.health import Check, HealthMonitor, disks_of
 
 GIB = 1 << 30

@@ -15,8 +15,8 @@ from hotplate.cache.store.blobs import BlobStore, Digests
 from hotplate.cache.tarballs.archive_limits import ArchiveLimits
 from hotplate.platform.api.bentocloud.archives.unpacking import Unpacking
 from hotplate.platform.store.artifacts import ArtifactDraft
+from hotplate.platform.store.parts import Store
 from hotplate.platform.store.records import Artifact, Kind
-from hotplate.platform.store.store import Store
 from hotplate.platform.upkeep.origin_sweep import OriginSweep, unnamed
 from tests.support.control_plane.cloud import tar_of
 from tests.support.control_plane.quick_store import QuickStore

@@ -11,7 +11,7 @@ from typing import Any, Self
 from aiohttp import ClientResponse, ClientSession
 from aiohttp.test_utils import BaseTestServer
 
-from hotplate.platform.store.store import Store
+from hotplate.platform.store.parts import Store
 
 MANIFEST = {
     "service": "service:Echo",

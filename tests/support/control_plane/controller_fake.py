@@ -16,8 +16,8 @@ from hotplate.platform.controller.planning.ceiling import Ceiling
 from hotplate.platform.controller.planning.tenancy import Tenancy
 from hotplate.platform.controller.planning.workloads import WorkloadRules, least_amounts, notes
 from hotplate.platform.errors import Alone
+from hotplate.platform.store.parts import Store
 from hotplate.platform.store.records import DemandRecord, DesiredState, RolloutOutcome
-from hotplate.platform.store.store import Store
 
 RULES = WorkloadRules(
     resources=resources_of,
@@ -147,13 +147,13 @@ class FakeController:
                 )
             case DesiredState.RUNNING if self.failure:
                 latest = deployment.latest.id
-                self._store.deployments.conclude_rollout(
+                self._store.revisions.conclude_rollout(
                     latest, RolloutOutcome.FAILED, self.failure, self.failure, ["last line"]
                 )
                 self._store.deployments.set_status(deployment_id, "failed", self.failure)
             case DesiredState.RUNNING:
                 latest = deployment.latest.id
-                self._store.deployments.conclude_rollout(
+                self._store.revisions.conclude_rollout(
                     latest, RolloutOutcome.READY, "", "revision 1"
                 )
                 self._store.deployments.set_status(deployment_id, "running", "")

@@ -22,8 +22,9 @@ from hotplate.platform.controller.planning.routing import Addresses
 from hotplate.platform.controller.planning.workloads import WorkloadRules
 from hotplate.platform.controller.scaling.prometheus import Prometheus
 from hotplate.platform.store.artifacts import ArtifactDraft
+from hotplate.platform.store.deployments import RevisionDraft
+from hotplate.platform.store.parts import Store
 from hotplate.platform.store.records import Deployment, Kind
-from hotplate.platform.store.store import Store
 from hotplate.serving.gateway.protocol.routes import DemandReport, Route, RouteDemand, RouteTable
 from tests.support.control_plane.fake_engine import FakeEngine
 from tests.support.patience import until
@@ -106,7 +107,7 @@ class World:
         manifest: dict[str, Any] = MANIFEST,
     ) -> Deployment:
         made = self.store.deployments.create(
-            self.user, "echo", self.bento(version, manifest), config(least, most)
+            self.user, "echo", RevisionDraft(self.bento(version, manifest), config(least, most))
         )
         self.controller.poke(made.id)
         return made
@@ -129,7 +130,7 @@ class World:
 
     def update(self, deployment: Deployment, version: str, least: int = 1) -> Deployment:
         after, _ = self.store.deployments.update(
-            deployment.id, self.bento(version), config(least, 3), labels=None
+            deployment.id, RevisionDraft(self.bento(version), config(least, 3)), labels=None
         )
         self.controller.poke(deployment.id)
         return after

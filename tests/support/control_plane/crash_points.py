@@ -29,8 +29,8 @@ from hotplate.platform.controller.loop import Controller
 from hotplate.platform.controller.metrics import ControllerMetrics
 from hotplate.platform.controller.planning.routing import Addresses
 from hotplate.platform.errors import NotFound
+from hotplate.platform.store.parts import Store
 from hotplate.platform.store.records import Kind
-from hotplate.platform.store.store import Store
 from hotplate.serving.gateway.protocol.routes import RouteDemand
 from tests.support.control_plane.cloud import MANIFEST, Cloud, Refused, put, tar_of, versions
 from tests.support.control_plane.controller_world import RULES, StandInGateway, config

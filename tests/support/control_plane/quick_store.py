@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from hotplate.platform.store.database import Database
 from hotplate.platform.store.deployment_ports import AllocatePort, lowest_free_port
-from hotplate.platform.store.store import Store
+from hotplate.platform.store.parts import Store
 
 
 class QuickDatabase(Database):

@@ -21,6 +21,7 @@ from hotplate.platform.controller.scaling.prometheus import Prometheus
 from hotplate.platform.controller.scaling.query_watch import QueryWatch
 from hotplate.platform.errors import StoreFailed
 from hotplate.platform.store.artifacts import ArtifactDraft
+from hotplate.platform.store.deployments import RevisionDraft
 from hotplate.platform.store.records import DesiredState, Kind
 from hotplate.serving.gateway.protocol.routes import RouteDemand
 from tests.support.control_plane.controller_world import MANIFEST, RULES, config
@@ -139,7 +140,9 @@ class Quarters:
         return self.store.uploads.finish(made.id, "f" * 64, 1).id
 
     def deploy(self, name: str, bento: int) -> None:
-        made = self.store.deployments.create(self.user, name, bento, config(0, 3), least=NOTHING)
+        made = self.store.deployments.create(
+            self.user, name, RevisionDraft(bento, config(0, 3), least=NOTHING)
+        )
         self.ids[name] = made.id
 
     async def step(self, name: str, queued: int | None = None) -> None:
@@ -202,7 +205,9 @@ class Weather:
             case "update" if deployment and deployment.wanted is DesiredState.RUNNING:
                 bento = quarters.bento(f"v{number}")
                 least = rng.randrange(2)
-                store.deployments.update(deployment_id, bento, config(least, 3), labels=None)
+                store.deployments.update(
+                    deployment_id, RevisionDraft(bento, config(least, 3)), labels=None
+                )
             case "end" if deployment and deployment.wanted is not DesiredState.DELETED:
                 end = rng.choice((store.deployments.terminate, store.deployments.delete))
                 end(deployment_id)

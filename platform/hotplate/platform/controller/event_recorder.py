@@ -22,8 +22,8 @@ from hotplate.platform.controller.scaling.prometheus import QUERY_INVALID
 from hotplate.platform.controller.status_json import phases_json
 from hotplate.platform.log_format import events
 from hotplate.platform.spec.annotations import BinarySpec
+from hotplate.platform.store.parts import Store
 from hotplate.platform.store.records import ColdStart, DecisionRecord, Deployment, DesiredState
-from hotplate.platform.store.store import Store
 from hotplate.serving.gateway.protocol.routes import RouteDemand
 
 LEARNT_EVERY_S = 60.0

@@ -9,8 +9,8 @@ from hotplate.deploy.workload import WorkloadKey
 from hotplate.platform.controller.deployment_state import DeploymentState
 from hotplate.platform.controller.planning.workloads import WorkloadRules, services_of
 from hotplate.platform.spec.bento_manifest import dependency_services, model_tags
+from hotplate.platform.store.parts import Store
 from hotplate.platform.store.records import Artifact, Deployment, Kind, Revision
-from hotplate.platform.store.store import Store
 
 
 class Loader:
@@ -34,13 +34,13 @@ class Loader:
             return None
         state = replace(known or DeploymentState(deployment), deployment=deployment)
         state.tokens = self._store.identities.endpoint_tokens(deployment.organization.id)
-        state.numbers = frozenset(self._store.deployments.revision_numbers(deployment_id))
+        state.numbers = frozenset(self._store.revisions.numbers(deployment_id))
         needed = {r.number for r in state.kept()}
         needed |= {key.revision for key in running if state.owns(key)}
         state.keep_only(needed)
-        self._store.deployments.release_ports(deployment_id, needed)
+        self._store.revisions.release_ports(deployment_id, needed)
         for number in sorted(needed - state.services.keys()):
-            revision = self._with_ports(self._store.deployments.revision(deployment_id, number))
+            revision = self._with_ports(self._store.revisions.get(deployment_id, number))
             state.services[number] = services_of(
                 deployment, revision, self._models(deployment, revision), self._rules
             )
@@ -54,7 +54,7 @@ class Loader:
         called = dependency_services(revision.bento.manifest)
         if set(called) <= set(revision.ports):
             return revision
-        return replace(revision, ports=self._store.deployments.allocate_ports(revision.id, called))
+        return replace(revision, ports=self._store.revisions.allocate_ports(revision.id, called))
 
     def _models(self, deployment: Deployment, revision: Revision) -> list[Artifact]:
         organization = deployment.organization.id

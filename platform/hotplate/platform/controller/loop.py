@@ -45,8 +45,8 @@ from hotplate.platform.controller.scaling.prometheus import Prometheus
 from hotplate.platform.controller.scaling.query_watch import QueryWatch
 from hotplate.platform.controller.status_json import live_json
 from hotplate.platform.errors import Alone, StoreFailed
+from hotplate.platform.store.parts import Store
 from hotplate.platform.store.records import DemandRecord
-from hotplate.platform.store.store import Store
 
 log = logging.getLogger("hotplate.controller")
 

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, ParamSpec
 
 from hotplate.platform.errors import StoreFailed
-from hotplate.platform.store.store import Store
+from hotplate.platform.store.parts import Store
 
 P = ParamSpec("P")
 

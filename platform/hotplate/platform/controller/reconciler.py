@@ -34,8 +34,8 @@ from hotplate.platform.controller.scaling.query_watch import QueryWatch
 from hotplate.platform.log_format import events
 from hotplate.platform.spec.annotations import binary_of
 from hotplate.platform.spec.label_settings import LabelSettings
+from hotplate.platform.store.parts import Store
 from hotplate.platform.store.records import Deployment, RolloutOutcome
-from hotplate.platform.store.store import Store
 from hotplate.serving.gateway.protocol.routes import TASKS, RouteDemand
 
 DAY_S = 86_400.0
@@ -261,7 +261,7 @@ class Reconciler:
         if step.verdict is not None:
             await self._rule(deployment, step.verdict)
         if step.status == "terminated" and deployment.serving is not None:
-            await self._store.run(self._store.deployments.stop_serving, deployment.id)
+            await self._store.run(self._store.revisions.stop_serving, deployment.id)
             self._states.mark_stale(deployment.id)
         if (step.status, step.reason) != (deployment.status, deployment.reason):
             await self._store.run(
@@ -297,7 +297,7 @@ class Reconciler:
         if verdict.outcome is RolloutOutcome.FAILED:
             event = failed(deployment, verdict.reason)
         await self._store.run(
-            self._store.deployments.conclude_rollout,
+            self._store.revisions.conclude_rollout,
             latest.id,
             verdict.outcome,
             verdict.reason,

@@ -17,8 +17,8 @@ from hotplate.platform.dashboard.rendering import page
 from hotplate.platform.dashboard.sample_calls import mounted_paths, plain_call, sample_calls
 from hotplate.platform.dashboard.visitors import is_from_this_machine
 from hotplate.platform.errors import Forbidden, PlatformError, Unauthorized
+from hotplate.platform.store.parts import Store
 from hotplate.platform.store.records import Deployment, Organization, RolloutOutcome
-from hotplate.platform.store.store import Store
 
 EVENTS = 12
 REFRESH_S = 5

@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 
 from hotplate.platform.errors import NotFound
 from hotplate.platform.store.database import StorePart
+from hotplate.platform.store.deployment_records import deployment_record
 from hotplate.platform.store.history import add_event_row
 from hotplate.platform.store.records import (
     Artifact,
@@ -19,7 +20,6 @@ from hotplate.platform.store.records import (
     TaskContent,
     Turn,
 )
-from hotplate.platform.store.revisions import deployment_record
 from hotplate.platform.store.tables import DeploymentRow, OrganizationRow, TaskRow, utc_now
 from hotplate.platform.store.task_state import Event, Status, TaskState, after
 

@@ -10,7 +10,7 @@ from hotplate.cache.errors import CacheError
 from hotplate.machine.free_space import FreeSpace
 from hotplate.platform.controller.gateways.route_links import RouteLinks
 from hotplate.platform.errors import StoreFailed
-from hotplate.platform.store.store import Store
+from hotplate.platform.store.parts import Store
 from hotplate.platform.upkeep.health import Check
 
 AGENT_LIMIT_S = 5.0

@@ -9,7 +9,7 @@ from aiohttp.test_utils import TestServer
 
 from hotplate.platform.api.bentocloud.auth import answer_errors
 from hotplate.platform.store.identities import token_digest
-from hotplate.platform.store.store import Store
+from hotplate.platform.store.parts import Store
 from tests.support.control_plane.cloud import Cloud, Refused
 
 

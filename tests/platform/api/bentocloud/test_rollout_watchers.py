@@ -16,7 +16,7 @@ from hotplate.cache.store.blobs import BlobStore
 from hotplate.platform.api.web.settings import ApiSettings
 from hotplate.platform.application import make_app
 from hotplate.platform.controller.interface import Rollout
-from hotplate.platform.store.store import Store
+from hotplate.platform.store.parts import Store
 from tests.support.control_plane.cloud import Cloud
 from tests.support.control_plane.controller_fake import FakeController
 from tests.support.patience import PATIENCE_S

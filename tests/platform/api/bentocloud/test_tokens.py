@@ -17,7 +17,7 @@ from hotplate.platform.store.identities import (
     ORGANIZATION,
     token_digest,
 )
-from hotplate.platform.store.store import Store
+from hotplate.platform.store.parts import Store
 from tests.support.control_plane.cloud import Cloud, Refused
 from tests.support.control_plane.controller_fake import FakeController
 

@@ -15,7 +15,7 @@ from hotplate.platform.api.hotplate.overview import OverviewRoutes
 from hotplate.platform.api.web.settings import ApiSettings
 from hotplate.platform.application import make_app
 from hotplate.platform.processes.event_log import EventLog
-from hotplate.platform.store.store import Store
+from hotplate.platform.store.parts import Store
 from tests.support.control_plane.cloud import Cloud
 from tests.support.control_plane.controller_fake import FakeController
 

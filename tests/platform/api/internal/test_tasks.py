@@ -20,8 +20,9 @@ from hotplate.platform.api.internal.task_contents import ROW_BYTES
 from hotplate.platform.api.internal.tasks import TaskRoutes
 from hotplate.platform.controller.gateways.task_links import TaskLinks
 from hotplate.platform.store.artifacts import ArtifactDraft
+from hotplate.platform.store.deployments import RevisionDraft
+from hotplate.platform.store.parts import Store
 from hotplate.platform.store.records import Deployment, Kind
-from hotplate.platform.store.store import Store
 from hotplate.serving.gateway.protocol.frames import frame_head, framed
 from tests.support.patience import PATIENCE_S
 
@@ -81,7 +82,7 @@ def deployment(store: Store) -> Deployment:
     user = store.identities.ensure_user("acme", "ada", "ada@example.com")
     store.artifacts.ensure_repository(user.organization.id, Kind.BENTO, "echo")
     bento = store.artifacts.create(user.organization.id, Kind.BENTO, "echo", ArtifactDraft("v1"))
-    return store.deployments.create(user, "echo", bento.id, {"services": {}})
+    return store.deployments.create(user, "echo", RevisionDraft(bento.id, {"services": {}}))
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from hotplate.platform.api.web.connection import ConnectionLimits
 from hotplate.platform.api.web.listener import ApiListener
 from hotplate.platform.api.web.settings import ApiSettings
 from hotplate.platform.application import make_app
-from hotplate.platform.store.store import Store
+from hotplate.platform.store.parts import Store
 from tests.support.control_plane.cloud import MODEL_MANIFEST, tar_of, versions
 from tests.support.control_plane.controller_fake import FakeController
 from tests.support.gateway.callers import Caller

@@ -11,7 +11,7 @@ from hotplate.deploy.sandbox.isolation import Isolation
 from hotplate.platform.controller.planning.tenancy import Tenancy
 from hotplate.platform.local_node import tenancy_of
 from hotplate.platform.settings import PlatformSettings
-from hotplate.platform.store.store import Store
+from hotplate.platform.store.parts import Store
 from tests.support.control_plane.cloud import Cloud, Refused
 from tests.support.control_plane.controller_fake import FakeController
 from tests.support.control_plane.controller_world import RULES, World, running

@@ -21,8 +21,8 @@ from hotplate.platform.controller.gateways.route_links import RouteLinks
 from hotplate.platform.controller.planning import messages
 from hotplate.platform.controller.planning.plan import START_ATTEMPTS, plan
 from hotplate.platform.errors import StoreFailed
+from hotplate.platform.store.parts import Store
 from hotplate.platform.store.records import Deployment, RolloutOutcome
-from hotplate.platform.store.store import Store
 from hotplate.platform.upkeep.checks import checks
 from hotplate.serving.replica.environments.diagnosis import diagnose
 from tests.support.control_plane.situations import deployment, key, observed, replica, revision

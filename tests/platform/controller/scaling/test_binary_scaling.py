@@ -25,6 +25,7 @@ from hotplate.platform.controller.scaling.deciders import Recommendation, Scalin
 from hotplate.platform.controller.scaling.prometheus import MOST_BYTES, Prometheus
 from hotplate.platform.spec.annotations import binary_of
 from hotplate.platform.spec.label_settings import check_label_settings
+from hotplate.platform.store.deployments import RevisionDraft
 from tests.support.control_plane.cloud import Cloud, Refused
 from tests.support.control_plane.controller_world import World, config, running
 from tests.support.control_plane.fake_engine import FakeEngine
@@ -208,8 +209,7 @@ async def test_queries_turn_a_deployment_on_and_off_and_the_decision_says_why(
             made = store.deployments.create(
                 world.user,
                 "echo",
-                world.bento("v1"),
-                config(0, 3),
+                RevisionDraft(world.bento("v1"), config(0, 3)),
                 labels(
                     **{
                         "hotplate/binary-window-s": "0",
@@ -247,7 +247,9 @@ async def test_a_restarted_control_plane_goes_on_with_the_silence_of_the_one_bef
     world = World(store, FakeEngine(), prometheus)
     async with running(world):
         bento = world.bento("v1")
-        made = store.deployments.create(world.user, "echo", bento, config(0, 3), labels())
+        made = store.deployments.create(
+            world.user, "echo", RevisionDraft(bento, config(0, 3)), labels()
+        )
         world.controller.poke(made.id)
         name = f"decider/{made.uid}/Echo"
         await until(lambda: silence(store, name).get("silent_s") is not None)
@@ -262,7 +264,7 @@ async def test_a_restarted_control_plane_goes_on_with_the_silence_of_the_one_bef
         await until(
             lambda: "all queries have been 0 for 18" in store.history.decisions(made.id)[0].reason
         )
-        store.deployments.update(made.id, bento, config(1, 3), labels=[])
+        store.deployments.update(made.id, RevisionDraft(bento, config(1, 3)), labels=[])
         world.controller.poke(made.id)
         await until(lambda: bool(world.engine.found) and not silence(store, name))
     store.close()

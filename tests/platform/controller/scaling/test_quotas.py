@@ -20,9 +20,10 @@ from hotplate.platform.cli import main
 from hotplate.platform.errors import NotFound, QuotaExceeded
 from hotplate.platform.store.artifacts import ArtifactDraft
 from hotplate.platform.store.database import Database
+from hotplate.platform.store.deployments import RevisionDraft
 from hotplate.platform.store.identities import ADMIN, ORGANIZATION
+from hotplate.platform.store.parts import Store
 from hotplate.platform.store.records import Deployment, Kind
-from hotplate.platform.store.store import Store
 from hotplate.serving.gateway.protocol.routes import RouteDemand
 from tests.support.control_plane.cloud import MANIFEST as CLOUD_MANIFEST
 from tests.support.control_plane.cloud import Cloud, Refused
@@ -66,7 +67,9 @@ def test_control_planes_of_one_database_do_not_exceed_a_quota_together(database_
     def create(number: int) -> bool:
         try:
             name = f"echo-{number}"
-            stores[number % 4].deployments.create(user, name, bento, {}, least=two_gpus)
+            stores[number % 4].deployments.create(
+                user, name, RevisionDraft(bento, {}, least=two_gpus)
+            )
         except QuotaExceeded:
             return False
         return True
@@ -267,7 +270,7 @@ async def test_a_new_wish_takes_the_place_of_an_idle_replica_that_is_only_kept(
     async with running(world):
         bento = store.artifacts.get(world.user.organization.id, Kind.BENTO, "echo", "v1").id
         for name in ("one", "two"):
-            made = store.deployments.create(world.user, name, bento, kept)
+            made = store.deployments.create(world.user, name, RevisionDraft(bento, kept))
             world.controller.poke(made.id)
             await until(partial(rolled_out, store, made))
         busy = RouteDemand(in_flight=1, service_s=60)
@@ -290,7 +293,7 @@ async def test_who_has_to_give_way_is_told_though_nothing_changes_for_it(tmp_pat
     async with running(world):
         bento = store.artifacts.get(world.user.organization.id, Kind.BENTO, "echo", "v1").id
         for name in ("one", "two"):
-            made = store.deployments.create(world.user, name, bento, config(0, 3))
+            made = store.deployments.create(world.user, name, RevisionDraft(bento, config(0, 3)))
             world.controller.poke(made.id)
             await until(partial(rolled_out, store, made))
             await until(lambda: not world.engine.found)

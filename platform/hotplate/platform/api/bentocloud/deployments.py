@@ -9,7 +9,9 @@ the status until it settles (`rollout_watchers`) and follows `logs/`. `views` ha
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from aiohttp import web
 
@@ -35,8 +37,8 @@ from hotplate.platform.spec.fields import Fields
 from hotplate.platform.spec.label_settings import check_label_settings
 from hotplate.platform.spec.names import check_deployment_name, invent_deployment_name
 from hotplate.platform.spec.not_offered import CODE
-from hotplate.platform.store.deployments import Deployments
-from hotplate.platform.store.records import Deployment
+from hotplate.platform.store.deployments import Deployments, RevisionDraft
+from hotplate.platform.store.records import Artifact, Deployment
 
 CLIENT_HEADER = "X-Bentoml-Version"
 """The stock client sends it with every call."""
@@ -88,12 +90,9 @@ class DeploymentRoutes:
             self._deployments.create,
             caller(request),
             name,
-            bento.id,
-            config,
-            labels=labels,
-            least=self._controller.least(bento.manifest, config, labels),
+            self._draft(bento, config, labels),
+            labels,
             host=request.url.host or "",
-            notes=self._controller.notes(bento.manifest, config),
         )
         return self._rolled_out(request, deployment)
 
@@ -108,14 +107,9 @@ class DeploymentRoutes:
         deployment, begins = await self._deployments.run(
             self._deployments.update,
             deployment.id,
-            bento.id,
-            config,
+            self._draft(bento, config, deployment.labels if labels is None else labels),
             labels,
-            least=self._controller.least(
-                bento.manifest, config, deployment.labels if labels is None else labels
-            ),
             host=request.url.host or "",
-            notes=self._controller.notes(bento.manifest, config),
         )
         if not begins:
             self._controller.poke(deployment.id)
@@ -130,15 +124,23 @@ class DeploymentRoutes:
         deployment, _ = await self._deployments.run(
             self._deployments.update,
             deployment.id,
-            latest.bento.id,
-            latest.config,
+            self._draft(latest.bento, latest.config, deployment.labels),
             None,
             force=True,
-            least=self._controller.least(latest.bento.manifest, latest.config, deployment.labels),
             host=request.url.host or "",
-            notes=self._controller.notes(latest.bento.manifest, latest.config),
         )
         return self._rolled_out(request, deployment)
+
+    def _draft(
+        self, bento: Artifact, config: Mapping[str, Any], labels: Sequence[Mapping[str, str]]
+    ) -> RevisionDraft:
+        """Raises Invalid where a replica could never run."""
+        return RevisionDraft(
+            bento.id,
+            config,
+            least=self._controller.least(bento.manifest, config, labels),
+            notes=self._controller.notes(bento.manifest, config),
+        )
 
     async def terminate(self, request: web.Request) -> web.Response:
         """`POST …/{name}/terminate`: stop its replicas and keep it. Answers the deployment."""

@@ -15,8 +15,8 @@ from hotplate.platform.api.web.requests import organization, query_number, query
 from hotplate.platform.api.web.settings import ApiSettings
 from hotplate.platform.controller.interface import ControllerApi
 from hotplate.platform.store.history import DECISIONS_KEPT
+from hotplate.platform.store.parts import Store
 from hotplate.platform.store.records import Deployment, Revision
-from hotplate.platform.store.store import Store
 
 RECENT = 20
 """Decisions, events and revisions on the page of one deployment."""
@@ -63,7 +63,7 @@ class DeploymentStatusRoutes:
         """The summary, its revisions, and what was decided and what happened lately."""
         deployment = await named_deployment(self._store.deployments, request)
         key = deployment.id
-        revisions = await self._store.run(self._store.deployments.revisions, key, RECENT)
+        revisions = await self._store.run(self._store.revisions.of_deployment, key, RECENT)
         decisions = await self._store.run(self._store.history.decisions, key, RECENT)
         events = await self._store.run(self._store.history.events, key, RECENT)
         detail = {

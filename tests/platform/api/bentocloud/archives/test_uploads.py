@@ -14,8 +14,8 @@ from aiohttp.test_utils import TestServer
 from hotplate.cache.store.blobs import BlobStore
 from hotplate.platform.api.web.settings import ApiSettings
 from hotplate.platform.application import make_app
+from hotplate.platform.store.parts import Store
 from hotplate.platform.store.records import Kind
-from hotplate.platform.store.store import Store
 from tests.support.control_plane.cloud import (
     MANIFEST,
     MODEL_MANIFEST,

@@ -17,7 +17,7 @@ from hotplate.platform.api.bentocloud.archives.links import SignedLink, sign, ve
 from hotplate.platform.api.bentocloud.archives.spooling import spool
 from hotplate.platform.api.web.settings import ApiSettings
 from hotplate.platform.errors import Conflict
-from hotplate.platform.store.store import Store
+from hotplate.platform.store.parts import Store
 
 logger = logging.getLogger("hotplate.api")
 

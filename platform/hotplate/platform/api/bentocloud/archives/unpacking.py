@@ -14,8 +14,8 @@ from hotplate.cache.store.blobs import BlobStore
 from hotplate.cache.tarballs import archive
 from hotplate.cache.tarballs.archive_limits import ArchiveLimits
 from hotplate.platform.errors import Invalid, StoreFailed
+from hotplate.platform.store.parts import Store
 from hotplate.platform.store.records import Artifact, UploadRecord
-from hotplate.platform.store.store import Store
 from hotplate.serving.replica.description import read_description
 
 DESCRIPTION_LIMIT_BYTES = 16 << 20

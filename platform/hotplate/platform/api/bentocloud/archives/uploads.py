@@ -23,8 +23,8 @@ from hotplate.platform.api.web.requests import body
 from hotplate.platform.api.web.settings import ApiSettings
 from hotplate.platform.errors import Conflict, Invalid
 from hotplate.platform.spec.fields import Fields
+from hotplate.platform.store.parts import Store
 from hotplate.platform.store.records import Artifact, Kind, UploadRecord
-from hotplate.platform.store.store import Store
 
 
 class UploadRoutes:

@@ -1,10 +1,10 @@
 """The store: everything that the control plane must not forget.
 
-One `Database` (SQLite or PostgreSQL) lies under eight parts, each of which has one subject:
+One `Database` (SQLite or PostgreSQL) lies under nine parts, each of which has one subject:
 `store.deployments.create(…)`. A part reads and writes its own rows (`tables`) in transactions and
-hands out immutable `records`, never rows; `revisions` joins a deployment with the revisions that
-its readers want to see. Where one change touches several subjects it is still one transaction: a
-new deployment reserves its quota and notes its event through functions that take the session.
+returns immutable `records`, never rows; `deployment_records` joins a deployment with its latest and
+its serving revision. A change of several subjects is still one transaction: a new deployment
+reserves its quota and records its event through functions that take the session.
 
 Every method blocks. From asyncio, calls go to the store's one thread, which also keeps the writes
 in order: `await store.run(store.deployments.get, 7)`. A new table or column is a new file of
@@ -24,6 +24,7 @@ from hotplate.platform.store.history import History
 from hotplate.platform.store.identities import Identities
 from hotplate.platform.store.learnt import LearntValues
 from hotplate.platform.store.quotas import Quotas
+from hotplate.platform.store.revisions import Revisions
 from hotplate.platform.store.tables import utc_now
 from hotplate.platform.store.tasks import Tasks
 from hotplate.platform.store.uploads import Uploads
@@ -43,12 +44,13 @@ class Store:
         self.artifacts = Artifacts(database)
         self.uploads = Uploads(database)
         self.deployments = Deployments(database, allocate_port)
+        self.revisions = Revisions(database, allocate_port)
         self.history = History(database)
         self.tasks = Tasks(database)
         self.learnt = LearntValues(database)
 
     async def run(self, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Runs a call that blocks in the store's thread, as `Database.run` does."""
+        """Run a blocking call in the store's thread, as `Database.run` does."""
         return await self.database.run(call, *args, **kwargs)
 
     def check(self) -> None:
@@ -58,5 +60,5 @@ class Store:
             self.database.failed = False
 
     def close(self) -> None:
-        """Waits for what is running, then lets the database go."""
+        """Wait for the running call, then close the database."""
         self.database.close()

@@ -1,0 +1,85 @@
+"""Records of deployments, joined with their latest and their serving revision."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import func, or_, select
+from sqlalchemy.orm import Session
+
+from hotplate.platform.store.artifacts import artifact_record
+from hotplate.platform.store.identities import organization_record, user_record
+from hotplate.platform.store.records import Deployment, DesiredState, Revision, RolloutOutcome
+from hotplate.platform.store.tables import DeploymentRow, RevisionRow
+
+
+def latest_revision(session: Session, deployment_id: int) -> RevisionRow:
+    return session.scalars(
+        select(RevisionRow)
+        .where(RevisionRow.deployment_id == deployment_id)
+        .order_by(RevisionRow.number.desc())
+        .limit(1)
+    ).one()
+
+
+def deployment_record(session: Session, row: DeploymentRow) -> Deployment:
+    session.flush()
+    return deployment_records(session, [row])[0]
+
+
+def deployment_records(session: Session, rows: Sequence[DeploymentRow]) -> list[Deployment]:
+    """The rows with their latest and serving revisions, in one query for all of them."""
+    newest = (
+        select(RevisionRow.deployment_id, func.max(RevisionRow.number))
+        .where(RevisionRow.deployment_id.in_([row.id for row in rows]))
+        .group_by(RevisionRow.deployment_id)
+        .subquery()
+    )
+    wanted = session.scalars(
+        select(RevisionRow)
+        .join(newest, RevisionRow.deployment_id == newest.c[0])
+        .where(or_(RevisionRow.number == newest.c[1], RevisionRow.serving))
+        .order_by(RevisionRow.number)
+    )
+    latest: dict[int, Revision] = {}
+    serving: dict[int, Revision] = {}
+    for revision in wanted:
+        latest[revision.deployment_id] = revision_record(revision)
+        if revision.serving:
+            serving[revision.deployment_id] = latest[revision.deployment_id]
+    return [_joined(row, latest[row.id], serving.get(row.id)) for row in rows]
+
+
+def _joined(row: DeploymentRow, latest: Revision, serving: Revision | None) -> Deployment:
+    return Deployment(
+        id=row.id,
+        uid=row.uid,
+        organization=organization_record(row.organization),
+        creator=user_record(row.creator),
+        name=row.name,
+        port=row.port,
+        wanted=DesiredState(row.wanted),
+        status=row.status,
+        reason=row.reason,
+        labels=tuple(row.labels),
+        latest=latest,
+        serving=serving,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+        host=row.host,
+    )
+
+
+def revision_record(row: RevisionRow) -> Revision:
+    return Revision(
+        id=row.id,
+        uid=row.uid,
+        number=row.number,
+        config=row.config,
+        bento=artifact_record(row.bento),
+        outcome=RolloutOutcome(row.outcome),
+        reason=row.reason,
+        log_tail=tuple(row.log_tail),
+        ports=row.ports,
+        created_at=row.created_at,
+    )
