@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from hotplate.cache.manifest import CHUNK_BYTES, count_chunks
 from hotplate.cache.swarm.assignment import ORIGIN, Assignment, Missed
-from hotplate.cache.swarm.chunk_picker import Swarm
+from hotplate.cache.swarm.chunk_picker import ChunkPicker
 from hotplate.cache.swarm.chunks import Chunks
+from hotplate.cache.swarm.content_state import ContentState
 from hotplate.cache.swarm.download_slots import TRANSFERS, WAITS
 from hotplate.cache.swarm.participants import PeerState
 from hotplate.cache.swarm.peer_scores import NO_PROGRESS_S, PeerScores
@@ -61,7 +62,8 @@ class SimNode(End):
         self.name = name
         self.kind = kind
         self.chunks = Chunks("model", world.count)
-        self.swarm = Swarm("key", self.chunks, name, PeerScores())
+        self.state = ContentState("key", self.chunks, name, PeerScores())
+        self.picker = ChunkPicker(self.state)
         self.greetings = _Greetings(self)
         self.downloads = _Downloads(self)
         self.uploads = _Uploads(self)
@@ -103,8 +105,8 @@ class SimNode(End):
 
     def announce(self) -> None:
         """Has the others greeted if there is something new for them."""
-        if self.swarm.changed:
-            self.swarm.changed = False
+        if self.state.changed:
+            self.state.changed = False
             self.greetings.send_soon()
 
 
@@ -160,21 +162,21 @@ class _Greetings:
         if response is not None:
             self._learn(peer, response)
         else:
-            self._node.swarm.forget(peer.name, self._world.time.now, number)
+            self._node.state.forget(peer.name, self._world.time.now, number)
         self._settle()
 
     def _settle(self) -> None:
-        self._node.swarm.settled |= len(self._heard_from) == len(self._world.nodes) - 1
+        self._node.picker.settled |= len(self._heard_from) == len(self._world.nodes) - 1
         self._node.downloads.wake()
 
     def _learn(self, peer: SimNode, state: PeerState) -> None:
-        self._node.swarm.receive(peer.name, state, self._world.time.now)
+        self._node.state.receive(peer.name, state, self._world.time.now)
         self._node.downloads.wake()
 
     def _state_for(self, peer: SimNode) -> PeerState:
         """A bad node takes nothing from the origin, whatever it claims to have."""
         node = self._node
-        return node.swarm.state_for(peer.name) if node.honest else PeerState(node.have)
+        return node.state.state_for(peer.name) if node.honest else PeerState(node.have)
 
 
 class _Downloads:
@@ -199,12 +201,12 @@ class _Downloads:
         # A bad node takes nothing from the origin: another one has to take over what it owns.
         while node.honest and not node.dead and not node.chunks.complete:
             origin_free = self._from_origin < ORIGIN_REQUESTS
-            step = node.swarm.next(
+            step = node.picker.next(
                 now, False, origin_free, self._under_way < TRANSFERS, self._waiting < WAITS
             )
             node.announce()
             if step is None:
-                wakes_at = node.swarm.wakes_at(now)
+                wakes_at = node.picker.wakes_at(now)
                 if wakes_at is not None:
                     self._world.time.at(wakes_at + 1e-6, self.wake)
                 return
@@ -240,16 +242,16 @@ class _Downloads:
     def missed(self, step: Assignment, why: Missed, peer: SimNode, retry_s: float = 0.0) -> None:
         """A peer did not give a chunk."""
         self._count(step, -1)
-        error = self._node.swarm.missed(step, why, self._world.time.now, retry_s)
+        error = self._node.picker.missed(step, why, self._world.time.now, retry_s)
         assert error is None, error
         if why in (Missed.NOT_YET, Missed.BUSY):
-            self._node.swarm.note_have(peer.name, peer.have)
+            self._node.state.note_have(peer.name, peer.have)
         self.wake()
 
     def verified(self, step: Assignment, took_s: float) -> None:
         """A chunk has come."""
         self._count(step, -1)
-        self._node.swarm.verified(step, took_s, self._world.time.now)
+        self._node.picker.verified(step, took_s, self._world.time.now)
         if self._node.chunks.complete:
             self._node.done_at = self._world.time.now
         self._node.announce()
@@ -273,7 +275,7 @@ class _Uploads:
         elif node.kind in ("stalls", "boasts"):
             self._world.time.after(NO_PROGRESS_S, lambda: self._refuse(request, Missed.STALLED))
         elif node.have >> index & 1:
-            node.swarm.note_have(request.asker.name, request.have)
+            node.state.note_have(request.asker.name, request.have)
             self._serve(request)
         elif node.chunks.cannot(index):
             self._refuse(request, Missed.CANNOT)
@@ -305,7 +307,7 @@ class _Uploads:
         if retry_s is not None:
             self._node.refused += 1
             if not self._node.chunks.complete:
-                asker.swarm.add_hints(index, self._node.swarm.other_holders(index, asker.name))
+                asker.state.add_hints(index, self._node.state.other_holders(index, asker.name))
             self._refuse(request, Missed.BUSY, retry_s)
             return
         began, have = self._world.time.now, self._node.have
@@ -321,6 +323,6 @@ class _Uploads:
             asker.wrong += 1
             self._refuse(request, Missed.CORRUPT)
         elif not asker.dead:
-            node.swarm.note_have(asker.name, 1 << request.step.index)
-            asker.swarm.note_have(node.name, have)
+            node.state.note_have(asker.name, 1 << request.step.index)
+            asker.state.note_have(node.name, have)
             asker.downloads.verified(request.step, took_s)

@@ -1,6 +1,6 @@
 """The contents on their way to this node, and all that its threads and peers change in them.
 
-One lock guards all of it: the fetches, their swarms, the scores of the peers and the slots for
+One lock guards all of it: the fetches, their states, the scores of the peers and the slots for
 downloads. Only this class and `Fetch` take it:
 
     copies       begin, cancel, stalled, close
@@ -23,8 +23,9 @@ from hotplate.cache.errors import CacheError
 from hotplate.cache.fetching.fetch import Fetch, FetchOrder
 from hotplate.cache.fetching.monitor import Monitor
 from hotplate.cache.swarm.assignment import HERE, ORIGIN, Assignment, Missed
-from hotplate.cache.swarm.chunk_picker import Swarm
+from hotplate.cache.swarm.chunk_picker import ChunkPicker
 from hotplate.cache.swarm.chunk_request import ChunkResponse
+from hotplate.cache.swarm.content_state import ContentState
 from hotplate.cache.swarm.download_slots import DownloadSlots
 from hotplate.cache.swarm.participants import PeerState
 from hotplate.cache.swarm.peer_scores import PeerScores
@@ -76,11 +77,9 @@ class Contents:
         """Starts to bring a content. On the event loop."""
         with self._work:
             self._begun += 1
-            swarm = Swarm(
-                *(order.key, order.chunks, self._me, self._scores, self._clock()),
-                local=order.local is not None,
-            )
-            fetch = Fetch(order, swarm, self._begun, self._monitor)
+            state = ContentState(order.key, order.chunks, self._me, self._scores, self._clock())
+            picker = ChunkPicker(state, local=order.local is not None)
+            fetch = Fetch(order, picker, self._begun, self._monitor)
             bisect.insort(self._fetches, fetch, key=lambda one: one.rank)
             self.settle()
             self._work.notify()
@@ -154,9 +153,9 @@ class Contents:
             if response is not None and not self._scores.proven(step.source):
                 self._work.notify()  # from now on it may be asked for more at a time
             took_s = 0.0 if response is None else response.took_s
-            fetch.swarm.verified(step, took_s, self._clock())
+            fetch.picker.verified(step, took_s, self._clock())
             if response is not None:
-                fetch.swarm.note_have(step.source, response.have)
+                fetch.state.note_have(step.source, response.have)
             if fetch.ended:
                 return
             self._announce_change(fetch)
@@ -174,16 +173,16 @@ class Contents:
         with self._work:
             now = self._clock()
             newly_banned = why is Missed.CORRUPT and not self._scores.is_banned(step.source, now)
-            final = fetch.swarm.missed(step, why, now, response.retry_s)
-            fetch.swarm.note_have(step.source, response.have)
-            fetch.swarm.add_hints(step.index, response.others)
+            final = fetch.picker.missed(step, why, now, response.retry_s)
+            fetch.state.note_have(step.source, response.have)
+            fetch.state.add_hints(step.index, response.others)
             self._go_on(fetch, final)
         return newly_banned
 
     def failed(self, fetch: Fetch, step: Assignment, error: CacheError) -> None:
         """The chunk could not be brought."""
         with self._work:
-            self._go_on(fetch, fetch.swarm.failed(step, error, self._clock()))
+            self._go_on(fetch, fetch.picker.failed(step, error, self._clock()))
 
     # For peers
 
@@ -204,7 +203,7 @@ class Contents:
     def states_for(self, peer: str, most: int) -> dict[str, PeerState]:
         """The next message to a peer about each of the `most` urgent contents, by key."""
         with self._work:
-            return {one.key: one.swarm.state_for(peer) for one in self._fetches[:most]}
+            return {one.key: one.state.state_for(peer) for one in self._fetches[:most]}
 
     def receive(
         self, peer: str, states: Mapping[str, PeerState], sent: Mapping[str, PeerState]
@@ -216,9 +215,9 @@ class Contents:
             for fetch in self._fetches:
                 state = states.get(fetch.key)
                 if state is not None:
-                    fetch.swarm.receive(peer, state, now)
+                    fetch.state.receive(peer, state, now)
                 elif fetch.key in sent:
-                    fetch.swarm.forget(peer, now, sent[fetch.key].number)
+                    fetch.state.forget(peer, now, sent[fetch.key].number)
             self._announce_changes()
 
     def forget(self, peer: str) -> None:
@@ -226,7 +225,7 @@ class Contents:
         with self._work:
             now = self._clock()
             for fetch in self._fetches:
-                fetch.swarm.forget(peer, now)
+                fetch.state.forget(peer, now)
             self._announce_changes()
 
     def settle(self, address: str = "", keys: Iterable[str] = ()) -> None:
@@ -240,8 +239,8 @@ class Contents:
             for fetch in self._fetches:
                 if fetch.key in given:
                     fetch.answered_by.add(address)
-                if not fetch.swarm.settled and awaited <= fetch.answered_by:
-                    fetch.swarm.settled = True
+                if not fetch.picker.settled and awaited <= fetch.answered_by:
+                    fetch.picker.settled = True
                     self._work.notify()
 
     # Inside, with the lock held
@@ -260,7 +259,7 @@ class Contents:
             for fetch in self._fetches:
                 pressing = wanted_only or fetch.order.urgent
                 try:
-                    step = fetch.swarm.next(
+                    step = fetch.picker.next(
                         now,
                         wanted_only,
                         free.origin_free(small=fetch.small, pressing=pressing),
@@ -280,7 +279,7 @@ class Contents:
 
     def _wait(self, now: float) -> None:
         """Waits for work; one of the waiting threads looks again when there may be some."""
-        wakes = [at for one in self._fetches if (at := one.swarm.wakes_at(now)) is not None]
+        wakes = [at for one in self._fetches if (at := one.picker.wakes_at(now)) is not None]
         at = min(wakes, default=math.inf)
         if at >= self._wakes_at:
             self._work.wait()
@@ -292,7 +291,7 @@ class Contents:
 
     def _end_request(self, fetch: Fetch, step: Assignment) -> None:
         self._slots.end(step)
-        fetch.swarm.request_ended(step, self._clock())
+        fetch.picker.request_ended(step, self._clock())
 
     def _go_on(self, fetch: Fetch, final: CacheError | None) -> None:
         """A chunk did not come; `final` is the error that ends the whole fetch, if one does."""
@@ -304,16 +303,16 @@ class Contents:
 
     def _announce_change(self, fetch: Fetch) -> None:
         """Has all peers greeted at once where this content's state has changed."""
-        if fetch.swarm.changed:
-            fetch.swarm.changed = False
-            if fetch.swarm.participants:
+        if fetch.state.changed:
+            fetch.state.changed = False
+            if fetch.state.participants:
                 self._announce()
 
     def _announce_changes(self) -> None:
         """The same for all contents, after a peer's message; there may be work, too."""
-        changed = [one for one in self._fetches if one.swarm.changed]
+        changed = [one for one in self._fetches if one.state.changed]
         for fetch in changed:
-            fetch.swarm.changed = False
+            fetch.state.changed = False
         if changed:
             self._announce()
         self._work.notify()

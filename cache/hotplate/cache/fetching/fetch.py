@@ -13,7 +13,7 @@ from hotplate.cache.fetching.traffic import Traffic
 from hotplate.cache.manifest import Blob, Content
 from hotplate.cache.origins.blob_source import ByteSource
 from hotplate.cache.swarm.assignment import Assignment, Missed
-from hotplate.cache.swarm.chunk_picker import Swarm
+from hotplate.cache.swarm.chunk_picker import ChunkPicker
 from hotplate.cache.swarm.chunk_request import ChunkOffer, ChunkRequest, ChunkResponse
 from hotplate.cache.swarm.chunks import Chunks
 from hotplate.cache.swarm.participants import PeerState
@@ -63,22 +63,25 @@ class FetchOrder:
 
 
 class Fetch:
-    """One content on its way into its destination. Thread-safe, but for `swarm`.
+    """One content on its way into its destination. Thread-safe, except for `picker` and `state`.
 
     Made by `Contents.begin`.
     """
 
-    def __init__(self, order: FetchOrder, swarm: Swarm, arrival: int, monitor: Monitor) -> None:
+    def __init__(
+        self, order: FetchOrder, picker: ChunkPicker, arrival: int, monitor: Monitor
+    ) -> None:
         """`arrival`: its number among all that this node has begun."""
         self.order = order
         self.key = order.key
         self.content = order.content
         self.chunks = order.chunks
         self.destination = order.destination
-        self.swarm = swarm
-        """To be used by `Contents` only, under its lock."""
+        self.picker = picker
+        self.state = picker.state
+        """Both to be used by `Contents` only, under its lock."""
         self.answered_by: set[str] = set()
-        """Addresses of the agents that have given their state of this content; as `swarm`."""
+        """Addresses of the agents that have given their state of this content; as `picker`."""
         self.ended = False
         """Whether nothing more of it is brought."""
         self._arrival = arrival
@@ -127,24 +130,24 @@ class Fetch:
     def damaged(self, step: Assignment) -> None:
         """The copy on this node's disk lacks the chunk, or has it wrong."""
         with self._monitor.work:
-            self.swarm.damaged(step)
+            self.picker.damaged(step)
 
     # For peers
 
     def state_for(self, peer: str) -> PeerState:
         """The next message to a peer about this content."""
         with self._monitor.work:
-            return self.swarm.state_for(peer)
+            return self.state.state_for(peer)
 
     def note_have(self, peer: str, have: int) -> None:
         """A peer has these chunks (a bitmap): it said so with a request, or got them from us."""
         with self._monitor.work:
-            self.swarm.note_have(peer, have)
+            self.state.note_have(peer, have)
 
     def other_holders(self, index: int, asker: str) -> list[str]:
         """Some peers that have the chunk, other than the asker."""
         with self._monitor.work:
-            return self.swarm.other_holders(index, asker)
+            return self.state.other_holders(index, asker)
 
     def digests(self, first: int, count: int) -> list[str]:
         """The digests of `count` chunks from the first on; "" for each that is not known."""
@@ -161,7 +164,7 @@ class Fetch:
         with self._monitor.arrived:
             if self.ended:
                 return None
-            self.swarm.note_have(request.asker, request.have)
+            self.state.note_have(request.asker, request.have)
             index, chunks = request.index, self.chunks
             if request.urgent and chunks.whole and not chunks.verified_bits >> index & 1:
                 self.want([index])
@@ -186,22 +189,22 @@ class Fetch:
         """Other peers to ask before the digest of a chunk is accepted from the peer that gave
         it."""
         with self._monitor.work:
-            return self.swarm.witnesses(step, now)
+            return self.picker.witnesses(step, now)
 
     def accept(self, step: Assignment, digest: str, now: float) -> bool:
         """Whether no other peer contradicts the one that gave the chunk."""
         with self._monitor.work:
-            return self.swarm.attestations.accept(step.index, step.source, digest, now)
+            return self.state.attestations.accept(step.index, step.source, digest, now)
 
     def has_attested(self, peer: str, index: int) -> bool:
         """Whether the peer has attested that chunk's digest."""
         with self._monitor.work:
-            return self.swarm.attestations.has_attested(peer, index)
+            return self.state.attestations.has_attested(peer, index)
 
     def record_digests(self, peer: str, index: int, response: ChunkResponse, now: float) -> bool:
         """A peer attests the digests of a chunk and the next ones; whether it knew that chunk's."""
         with self._monitor.work:
-            attestations = self.swarm.attestations
+            attestations = self.state.attestations
             if response.missed is Missed.STALLED:
                 attestations.unanswered(peer, now)
             attestations.record(peer, index, response.digest.split(","), now)
@@ -211,4 +214,4 @@ class Fetch:
         """The origin's own bytes have that digest. The peers that attested another one, banned from
         now on, and the chunks that were accepted on their attestation alone."""
         with self._monitor.work:
-            return self.swarm.attestations.resolve(index, digest, now)
+            return self.state.attestations.resolve(index, digest, now)

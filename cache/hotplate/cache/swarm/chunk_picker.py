@@ -17,29 +17,22 @@ No I/O, no clock: callers pass `now` in seconds of any monotonic clock.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from hotplate.cache.errors import CacheError
 from hotplate.cache.swarm.assignment import HERE, ORIGIN, Assignment, Missed
-from hotplate.cache.swarm.attestations import WITNESSES, Attestations
+from hotplate.cache.swarm.attestations import WITNESSES
 from hotplate.cache.swarm.bitmap import bits, first
-from hotplate.cache.swarm.chunks import Chunks
-from hotplate.cache.swarm.hints import Hints
-from hotplate.cache.swarm.origin_fetches import OriginFetches
+from hotplate.cache.swarm.content_state import ContentState
 from hotplate.cache.swarm.origin_window import Due, OriginWindow
-from hotplate.cache.swarm.participants import LATE_S, Participants, PeerState
-from hotplate.cache.swarm.peer_scores import PeerScores
-from hotplate.cache.swarm.rendezvous import Rendezvous, rank
+from hotplate.cache.swarm.participants import LATE_S
 
 HEAD = 32
 """Chunks that are fetched in file order, before all others; after them the rarest come first."""
 
 CANNOT_S = 60.0
 """For how long a peer that could not bring a chunk is not asked for it."""
-
-HINTS = 4
-"""Other peers that are named to one that finds this node busy: as many as it may ask at once."""
 
 LACKS_S = 1.0
 """For how long a peer is not asked that does not know the content: its next greeting will tell."""
@@ -68,92 +61,25 @@ class _Options:
     """The chunks to be fetched from the origin now."""
 
 
-class Swarm:
-    """The participants of one content, and which chunk to take from which of them."""
+class ChunkPicker:
+    """Chooses which chunk of one content to fetch next, and from where."""
 
-    def __init__(
-        self,
-        key: str,
-        chunks: Chunks,
-        me: str,
-        scores: PeerScores,
-        began: float = 0.0,
-        *,
-        local: bool = False,
-    ) -> None:
-        self.chunks = chunks
+    def __init__(self, state: ContentState, *, local: bool = False) -> None:
+        self.state = state
         self.settled = False
         """Whether all live peers have given their state; before that nothing is taken from the
         origin, because a peer may be about to take it."""
-        self.changed = False
-        """Whether the others are to be greeted at once; the caller that has them greeted resets
-        it."""
-        self.me = me
-        self._scores = scores
-        self._participants = Participants(me, began)
-        self._orders = Rendezvous(key, me)
-        self._window = OriginWindow(chunks.count)
         self.local = local
         """Whether a copy on this node's disk is tried first."""
+        self._chunks = state.chunks
+        self._scores = state.scores
+        self._members = state.members
+        self._window = OriginWindow(state.chunks.count)
         self._damaged: set[int] = set()  # chunks that the copy lacks, or has wrong
-        self.origin_fetches = OriginFetches(self._participants, self._orders, scores)
         self._cannot: dict[tuple[int, str], float] = {}
         self._late: set[str] = set()
         self._progressed_at: float | None = None
         self._requests: set[Assignment] = set()  # to peers that have not answered yet
-        self._hints = Hints()
-        self.attestations = Attestations(scores)
-        """The digests that peers attest, where they are not known."""
-
-    @property
-    def participants(self) -> list[str]:
-        return self._participants.names
-
-    def state_for(self, peer: str) -> PeerState:
-        """The next message to a peer."""
-        have, progress = self.chunks.verified_bits, self.chunks.progress
-        return self._participants.state_for(peer, have, self.origin_fetches.bits, progress)
-
-    def receive(self, peer: str, state: PeerState, now: float) -> None:
-        """A message has come from a peer."""
-        update = self._participants.receive(peer, state, now)
-        self._note_available(update.have)
-        if update.joined:
-            self._reorder()
-        if update.progressed and self._participants.origin_fetches(peer):
-            self.chunks.note_progress(now)
-        self.origin_fetches.yield_to(peer)
-
-    def note_have(self, peer: str, have: int) -> None:
-        """The peer has these chunks (a bitmap)."""
-        self._note_available(self._participants.note_have(peer, have))
-
-    def other_holders(self, index: int, asker: str) -> list[str]:
-        """Some other peers that have the chunk, for an asker that finds this node busy. Different
-        askers get different ones."""
-        seed, known = f"{asker}{index}", self._participants.holders.get(index, ())
-        names = [peer for peer in known if peer not in self._participants.gone and peer != asker]
-        return sorted(names, key=lambda name: rank(seed, name))[:HINTS]
-
-    def add_hints(self, index: int, peers: Iterable[str]) -> None:
-        """According to another peer, these have the chunk. Each is asked once where no other can
-        be; nothing else follows, since the hint may be wrong."""
-        self._hints.add(index, set(peers).intersection(self._participants.names))
-
-    def _note_available(self, chunks: int) -> None:
-        for index in bits(chunks):
-            self.chunks.clear_backoff(index)
-            self.origin_fetches.drop(index)
-
-    def forget(self, peer: str, now: float, in_reply_to: int | None = None) -> None:
-        """The peer is gone; or it neither has nor brings the content, by its reply to our message
-        of that number."""
-        if self._participants.forget(peer, in_reply_to, now):
-            self._reorder()
-
-    def _reorder(self) -> None:
-        self._orders.set(self._participants.names)
-        self.changed = True
 
     def next(
         self,
@@ -171,10 +97,10 @@ class Swarm:
         """
         if self._progressed_at is None:
             self._progressed_at = now
-        if wanted_only and not self.chunks.any_wanted:
+        if wanted_only and not self._chunks.any_wanted:
             return None
         options = self._options(now, origin_free, peers_free, waits_free)
-        for number, index in enumerate(self.chunks.wanted(now)):
+        for number, index in enumerate(self._chunks.wanted(now)):
             if step := self._step(index, options, urgent=True, pressing=number < self._window.size):
                 return self._take(step, now)
         if not wanted_only:
@@ -186,20 +112,20 @@ class Swarm:
     def _options(
         self, now: float, origin_free: bool, peers_free: bool, waits_free: bool
     ) -> _Options:
-        scores, peers = self._scores, self.participants
+        scores, peers = self._scores, self._members.names
         free = {peer for peer in peers if scores.free(peer, now, alone=len(peers) == 1)}
         wait = free if waits_free else set()
         avoided = self._avoided(now)
         doubted = {peer for peer in peers if scores.doubted(peer)}
         announced = 0
         for peer in peers:
-            announced |= self._participants.origin_fetches(peer)
+            announced |= self._members.origin_fetches(peer)
         sure = [peer for peer in peers if peer not in avoided | doubted | self._late]
-        here = self.chunks.verified_bits | self._participants.have(sure)
+        here = self._chunks.verified_bits | self._members.have(sure)
         origin = (
             self.settled
             and origin_free
-            and self._participants.agreed(now, lambda peer: scores.is_banned(peer, now))
+            and self._members.agreed(now, lambda peer: scores.is_banned(peer, now))
         )
         return _Options(
             now=now,
@@ -210,44 +136,44 @@ class Swarm:
             probe={peer for peer in wait if scores.needs_probe(peer, now)},
             doubted=doubted,
             announced=announced,
-            due=self._window.due(here, alone=not self._orders.others),
+            due=self._window.due(here, alone=not self.state.orders.others),
         )
 
     def _avoided(self, now: float) -> set[str]:
         """Participants that are not worth waiting for."""
         self._cannot = {key: until for key, until in self._cannot.items() if now < until}
-        distrusted = {peer for peer in self.participants if not self._scores.trusted(peer, now)}
-        return distrusted | self._participants.gone
+        distrusted = {peer for peer in self._members.names if not self._scores.trusted(peer, now)}
+        return distrusted | self._members.gone
 
     def _unwanted(self, options: _Options) -> Iterator[int]:
         """The chunks that may be had now and that no reader waits for. To try every chunk would
         cost as much as to receive one, and mostly all are with peers that have been asked for
         enough."""
-        missing = self.chunks.missing_bits(options.now)
+        missing = self._chunks.missing_bits(options.now)
         found = missing
         if not self.local:
             due = options.due.chunks if options.origin or options.probe else 0
             cannot = sum({1 << index for index, _ in self._cannot})
-            disputed = self.attestations.disputed if options.origin else 0
+            disputed = self.state.attestations.disputed if options.origin else 0
             found &= (
-                self._participants.have(options.ask)
-                | self._hints.chunks(options.ask)
+                self._members.have(options.ask)
+                | self.state.hints.chunks(options.ask)
                 | due
                 | cannot
                 | disputed
             )
         head = first(missing, HEAD)
         yield from bits(found & head)
-        yield from sorted(bits(found & ~head), key=self._participants.count)
+        yield from sorted(bits(found & ~head), key=self._members.count)
 
     def _take(self, step: Assignment, now: float) -> Assignment:
-        self.chunks.take(step.index, now)
-        self.origin_fetches.drop(step.index)
+        self._chunks.take(step.index, now)
+        self.state.origin_fetches.drop(step.index)
         if step.source == ORIGIN:
-            self.origin_fetches.begin(step.index)
+            self.state.origin_fetches.begin(step.index)
         elif step.source != HERE:
             self._requests.add(step)
-            self._hints.use(step.index, step.source)
+            self.state.hints.use(step.index, step.source)
             self._scores.request_began(step.source, now)
         return step
 
@@ -257,26 +183,29 @@ class Swarm:
         """`pressing`: a reader waits for the chunk, and for few before it."""
         if self.local and index not in self._damaged:
             return Assignment(index, HERE, "was here before", urgent)
-        if self.attestations.disputed >> index & 1:
+        if self.state.attestations.disputed >> index & 1:
             # One after the other: the first may show which peer lies about all of them.
-            if not options.origin or self.attestations.disputed & self.origin_fetches.under_way:
+            if (
+                not options.origin
+                or self.state.attestations.disputed & self.state.origin_fetches.under_way
+            ):
                 return None
             return Assignment(index, ORIGIN, "peers contradict each other", urgent)
-        known = self._participants.holders.get(index, ())
+        known = self._members.holders.get(index, ())
         if known and not (options.ask or options.avoided or options.doubted or self._cannot):
             return None  # the usual case: no peer can be asked now
         cannot = {peer for at, peer in self._cannot if at == index} if self._cannot else set()
         avoided = options.avoided | cannot if cannot else options.avoided
         holders = [peer for peer in known if peer not in avoided]
         sure = [peer for peer in holders if peer not in options.doubted]
-        seed = f"{self.me}{index}"
+        seed = f"{self.state.me}{index}"
         having = [peer for peer in sure or holders if peer in options.ask]
         peer = self._scores.least_busy(seed, having)
         if peer is not None:
             return Assignment(index, peer, "has it", urgent)
         hinted = [
             one
-            for one in self._hints.peers(index)
+            for one in self.state.hints.peers(index)
             if one in options.ask - avoided - options.doubted
         ]
         peer = self._scores.least_busy(seed, hinted)
@@ -288,12 +217,12 @@ class Swarm:
             return None
         avoided = avoided | self._late | options.doubted
         announcer = (
-            self.origin_fetches.announcer(index, options.now)
+            self.state.origin_fetches.announcer(index, options.now)
             if options.announced >> index & 1
             else None
         )
-        bringer = announcer or self._orders.first(index, avoided)
-        if bringer is not None and index not in self.origin_fetches:
+        bringer = announcer or self.state.orders.first(index, avoided)
+        if bringer is not None and index not in self.state.origin_fetches:
             # Its greetings tell when it has the chunk; a request now and then, whether it is alive.
             if bringer not in options.wait or not (pressing or bringer in options.probe):
                 return None
@@ -302,14 +231,14 @@ class Swarm:
             return None
         if not self._is_ours(index, options.now):
             return None
-        alone = not self._orders.others
+        alone = not self.state.orders.others
         return Assignment(index, ORIGIN, "no peer has it" if alone else "owned here", urgent)
 
     def _is_ours(self, index: int, now: float) -> bool:
         """Whether this node may fetch the chunk now; if it has to announce that first, it does."""
-        was_announced = index in self.origin_fetches
-        ours = self.origin_fetches.is_ours(index, now)
-        self.changed |= index in self.origin_fetches and not was_announced
+        was_announced = index in self.state.origin_fetches
+        ours = self.state.origin_fetches.is_ours(index, now)
+        self.state.changed |= index in self.state.origin_fetches and not was_announced
         return ours
 
     def request_ended(self, step: Assignment, now: float) -> None:
@@ -325,32 +254,32 @@ class Swarm:
         self._late.discard(step.source)
         if step.source not in (ORIGIN, HERE):
             self._scores.delivered(step.source, took_s)
-        self.chunks.verified(step.index, now)
+        self._chunks.verified(step.index, now)
 
     def witnesses(self, step: Assignment, now: float) -> list[str]:
         """The peers to ask for a digest before a draft's chunk from another peer is accepted: those
         that have the chunk, in the order in which they should bring it from the origin."""
-        known = set(self._participants.holders.get(step.index, ())) - self._avoided(now)
+        known = set(self._members.holders.get(step.index, ())) - self._avoided(now)
         known -= {step.source, *(peer for peer in known if self._scores.doubted(peer))}
         if not known:
             return []  # the usual case between two nodes
-        return [peer for peer in self._orders.around(step.index) if peer in known][:WITNESSES]
+        return [peer for peer in self.state.orders.around(step.index) if peer in known][:WITNESSES]
 
     def damaged(self, step: Assignment) -> None:
         """The copy on this node's disk lacks the chunk, or has it wrong."""
         self._damaged.add(step.index)
-        self.chunks.give_back(step.index)
+        self._chunks.give_back(step.index)
 
     def wakes_at(self, now: float) -> float | None:
         """When the next step may be possible, if nothing happens meanwhile; None: it is unknown."""
-        soon = [self.chunks.wakes_at(), self._scores.wakes_at(now)]
+        soon = [self._chunks.wakes_at(), self._scores.wakes_at(now)]
         return min((at for at in soon if at is not None and at > now), default=None)
 
     def failed(self, step: Assignment, error: CacheError, now: float) -> CacheError | None:
         """The origin did not give the chunk. None: the fetch goes on; else the error it ends
         with."""
         self._end(step, now)
-        return self.chunks.failed(step.index, error, now)
+        return self._chunks.failed(step.index, error, now)
 
     def missed(
         self, step: Assignment, why: Missed, now: float, retry_s: float = 0.0
@@ -372,10 +301,10 @@ class Swarm:
             self._scores.stalled(peer, now)
         elif why is Missed.CORRUPT:
             self._scores.ban(peer, now)
-        return self.chunks.missed(index, now)
+        return self._chunks.missed(index, now)
 
     def _end(self, step: Assignment, now: float) -> None:
         if step.source == ORIGIN:
-            self.origin_fetches.end(step.index)
-            self.changed = True
+            self.state.origin_fetches.end(step.index)
+            self.state.changed = True
         self.request_ended(step, now)
