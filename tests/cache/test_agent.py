@@ -8,122 +8,63 @@ import os
 import resource
 import socket
 import threading
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import aiohttp
 import pytest
-from yarl import URL
 
-from hotplate.cache.agent import AgentSettings, run
-from hotplate.cache.client import AgentClient
 from hotplate.cache.errors import CacheError, ChunkCorrupt, OriginUnavailable, UnknownManifest
 from hotplate.cache.file_view.agent_side import FileView
-from hotplate.cache.manifest import CHUNK_BYTES, Manifest
-from hotplate.cache.origins.blob_source import FsspecOrigin
+from hotplate.cache.manifest import CHUNK_BYTES
 from hotplate.cache.reader import open_file
+from tests.support.cache.agent_bench import BLOB, SHARED, WEIGHTS, AgentBench, client_at
 from tests.support.cache.fakes import (
-    AgentProcess,
-    OriginServer,
-    PacedOrigin,
     blob_of,
     content,
     exists,
-    publish,
-    random_bytes,
 )
 from tests.support.patience import PATIENCE_S
 from tests.support.ports import free_port
 from tests.support.processor import cpu_s
 
-WEIGHTS = random_bytes(2 * CHUNK_BYTES + 5, 6)
-SHARED = random_bytes(CHUNK_BYTES + 5, 7)
-BLOB = blob_of(WEIGHTS)
 WATCHED_S = 0.5
 
 
-@dataclass
-class Bench:
-    """Two models that share a file, at an origin that obeys the test."""
-
-    origin: PacedOrigin
-    server: OriginServer
-    folder: Path
-    first: Manifest
-    second: Manifest
-
-    def agent(self, **options: Any) -> AgentProcess:
-        return AgentProcess(self.folder / "data", self.server.url, **options)
-
-    @asynccontextmanager
-    async def client(self, **options: Any) -> AsyncIterator[AgentClient]:
-        """Of an agent in this process, for what a process of its own adds nothing to."""
-        settings = AgentSettings(self.folder / "data", self.server.url, **options)
-        async with run(settings) as url, client_at(url, settings.token) as client:
-            yield client
-
-
-@pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
-    store = tmp_path / "store"
-    config = {"config.json": b"{}", "empty": None, "sub/run.sh": b"#!/bin/sh\n"}
-    first = publish(store, {**config, "model.safetensors": WEIGHTS, "vocab.bin": SHARED})
-    second = publish(store, {"other.safetensors": WEIGHTS, "tokens.bin": SHARED})
-    origin = PacedOrigin(FsspecOrigin(f"file://{store}"))
-    server = OriginServer(store, origin)
-    yield Bench(origin, server, tmp_path, first, second)
-    origin.release()
-    server.close()
-
-
-@asynccontextmanager
-async def client_at(url: str, token: str = "", **options: Any) -> AsyncIterator[AgentClient]:
-    client = AgentClient(url, token, **options)
-    try:
-        yield client
-    finally:
-        await client.close()
-
-
-async def test_a_tree_is_ready_before_its_streamed_files_are(bench: Bench) -> None:
-    bench.origin.hold(BLOB, 0)
-    with bench.agent() as agent:
+async def test_a_tree_is_ready_before_its_streamed_files_are(agents: AgentBench) -> None:
+    agents.origin.hold(BLOB, 0)
+    with agents.agent() as agent:
         async with client_at(agent.url) as client:
-            tree = await client.tree(bench.first.digest)
+            tree = await client.tree(agents.first.digest)
             root = tree.root
             assert not tree.complete and tree.bytes_verified < tree.bytes_total
             assert content(root, "vocab.bin") == SHARED
             assert content(root, "model.safetensors") is None
             assert exists(root, "empty")
-            bench.origin.release()
-            tree = await client.tree(bench.first.digest, wait="all")
+            agents.origin.release()
+            tree = await client.tree(agents.first.digest, wait="all")
             assert tree.complete and tree.bytes_verified == tree.bytes_total
             assert content(root, "model.safetensors") == WEIGHTS
 
 
-async def test_each_byte_is_fetched_once_for_all_trees_and_callers(bench: Bench) -> None:
-    with bench.agent() as agent:
+async def test_each_byte_is_fetched_once_for_all_trees_and_callers(agents: AgentBench) -> None:
+    with agents.agent() as agent:
         async with client_at(agent.url) as client:
-            both = (bench.first.digest, bench.second.digest)
+            both = (agents.first.digest, agents.second.digest)
             await asyncio.gather(*(client.tree(one, wait="all") for one in both * 3))
             status = await client.status()
-    assert len(bench.origin.reads) == len(set(bench.origin.reads))
-    assert status["origin_bytes"] == bench.first.size_bytes
-    assert status["disk_bytes"] == bench.first.size_bytes
+    assert len(agents.origin.reads) == len(set(agents.origin.reads))
+    assert status["origin_bytes"] == agents.first.size_bytes
+    assert status["disk_bytes"] == agents.first.size_bytes
     assert status["arena_bytes"] == len(WEIGHTS)
     assert [tree["complete"] for tree in status["trees"]] == [True, True]
 
 
-async def test_a_restart_reads_no_byte_from_the_origin(bench: Bench) -> None:
-    with bench.agent() as agent:
+async def test_a_restart_reads_no_byte_from_the_origin(agents: AgentBench) -> None:
+    with agents.agent() as agent:
         async with client_at(agent.url) as client:
-            root = (await client.tree(bench.first.digest, wait="all")).root
+            root = (await client.tree(agents.first.digest, wait="all")).root
         assert agent.terminate() == 0
-    bench.server.close()
-    with bench.agent() as agent:
+    agents.server.close()
+    with agents.agent() as agent:
         async with client_at(agent.url) as client:
             # A replica that outlived the agent opens its file before anybody asks for the tree.
             with await asyncio.to_thread(
@@ -131,181 +72,142 @@ async def test_a_restart_reads_no_byte_from_the_origin(bench: Bench) -> None:
             ) as file:
                 await asyncio.to_thread(file.wait_all)
                 assert file.view == WEIGHTS
-            tree = await client.tree(bench.first.digest, wait="all")
+            tree = await client.tree(agents.first.digest, wait="all")
             assert (await client.status())["origin_bytes"] == 0
             assert content(tree.root, "model.safetensors") == WEIGHTS
 
 
-async def test_a_stopping_agent_flushes_what_is_complete(bench: Bench) -> None:
-    with bench.agent() as agent:
+async def test_a_stopping_agent_flushes_what_is_complete(agents: AgentBench) -> None:
+    with agents.agent() as agent:
         async with client_at(agent.url) as client:
-            root = (await client.tree(bench.first.digest)).root
+            root = (await client.tree(agents.first.digest)).root
             file = await asyncio.to_thread(open_file, agent.socket, f"{root}/model.safetensors")
             await asyncio.to_thread(file.wait_all)
         assert agent.terminate() == 0
-    assert (bench.folder / "data" / "disk" / BLOB.digest).read_bytes() == WEIGHTS
+    assert (agents.folder / "data" / "disk" / BLOB.digest).read_bytes() == WEIGHTS
     assert file.complete and file.view == WEIGHTS  # without an agent, too
     file.wait(0, len(WEIGHTS))
     file.close()
 
 
-async def test_an_agent_killed_while_fetching_completes_after_its_restart(bench: Bench) -> None:
-    bench.origin.hold(BLOB, 1)
-    with bench.agent() as agent:
+async def test_an_agent_killed_while_fetching_completes_after_its_restart(
+    agents: AgentBench,
+) -> None:
+    agents.origin.hold(BLOB, 1)
+    with agents.agent() as agent:
         async with client_at(agent.url) as client:
-            root = (await client.tree(bench.first.digest)).root
+            root = (await client.tree(agents.first.digest)).root
             file = await asyncio.to_thread(open_file, agent.socket, f"{root}/model.safetensors")
             await asyncio.to_thread(file.wait, 0, CHUNK_BYTES)
-            await asyncio.to_thread(bench.origin.wait_for_read, BLOB, 1)
-            tree = await client.progress(bench.first.digest)
+            await asyncio.to_thread(agents.origin.wait_for_read, BLOB, 1)
+            tree = await client.progress(agents.first.digest)
             assert not tree.complete and tree.bytes_verified < tree.bytes_total
             agent.kill()
             with pytest.raises(OSError, match="the node's agent went away"):
                 await asyncio.to_thread(file.wait_all)
             file.close()
     assert content(root, "model.safetensors") is None
-    bench.origin.release()
-    fetched = len(bench.origin.reads)
-    with bench.agent() as agent:
+    agents.origin.release()
+    fetched = len(agents.origin.reads)
+    with agents.agent() as agent:
         async with client_at(agent.url) as client:
-            tree = await client.tree(bench.first.digest, wait="all")
+            tree = await client.tree(agents.first.digest, wait="all")
             assert tree.complete and tree.bytes_verified == tree.bytes_total
     assert content(root, "model.safetensors") == WEIGHTS
-    again = bench.origin.reads[fetched:]
+    again = agents.origin.reads[fetched:]
     assert {digest for digest, _ in again} == {BLOB.digest}  # all else was on disk
 
 
-async def test_a_damaged_disk_is_mended_from_the_origin(bench: Bench) -> None:
-    with bench.agent() as agent:
+async def test_a_damaged_disk_is_mended_from_the_origin(agents: AgentBench) -> None:
+    with agents.agent() as agent:
         async with client_at(agent.url) as client:
-            root = (await client.tree(bench.first.digest, wait="all")).root
+            root = (await client.tree(agents.first.digest, wait="all")).root
     for damaged in (WEIGHTS, SHARED):
-        path = bench.folder / "data" / "disk" / blob_of(damaged).digest
+        path = agents.folder / "data" / "disk" / blob_of(damaged).digest
         path.chmod(0o644)
         with path.open("r+b") as file:
             file.write(b"damage")
-    with bench.agent() as agent:
+    with agents.agent() as agent:
         async with client_at(agent.url) as client:
-            await client.tree(bench.first.digest, wait="all")
+            await client.tree(agents.first.digest, wait="all")
     assert content(root, "model.safetensors") == WEIGHTS
     assert content(root, "vocab.bin") == SHARED
 
 
-async def test_a_corrupt_origin_is_named_and_nothing_of_it_exposed(bench: Bench) -> None:
-    bench.origin.corrupt(blob_of(SHARED), 1, times=99)
-    async with bench.client() as client:
+async def test_a_corrupt_origin_is_named_and_nothing_of_it_exposed(agents: AgentBench) -> None:
+    agents.origin.corrupt(blob_of(SHARED), 1, times=99)
+    async with agents.client() as client:
         with pytest.raises(ChunkCorrupt, match=r"vocab.bin: chunk 1 of 2 was corrupt 4 times"):
-            await client.tree(bench.first.digest)
+            await client.tree(agents.first.digest)
         with pytest.raises(ChunkCorrupt):
-            await client.progress(bench.first.digest)
-        assert os.listdir(bench.folder / "data" / "trees") == []
-        bench.origin.corrupt(blob_of(SHARED), 1, times=0)
-        assert (await client.tree(bench.first.digest, wait="all")).complete
+            await client.progress(agents.first.digest)
+        assert os.listdir(agents.folder / "data" / "trees") == []
+        agents.origin.corrupt(blob_of(SHARED), 1, times=0)
+        assert (await client.tree(agents.first.digest, wait="all")).complete
 
 
-async def test_an_origin_that_is_down_is_named(bench: Bench) -> None:
-    bench.origin.failure = CacheError("down")
-    async with bench.client(stall_s=0.3) as client:
+async def test_an_origin_that_is_down_is_named(agents: AgentBench) -> None:
+    agents.origin.failure = CacheError("down")
+    async with agents.client(stall_s=0.3) as client:
         with pytest.raises(OriginUnavailable, match=r"nothing new arrived in 0.3 s"):
-            await client.tree(bench.first.digest)
+            await client.tree(agents.first.digest)
         with pytest.raises(UnknownManifest, match="push the bento or model again"):
             await client.tree("0" * 64)
 
 
-async def test_a_tree_goes_only_when_nobody_has_asked_for_it_lately(bench: Bench) -> None:
-    digest = bench.first.digest
-    async with bench.client() as client:
+async def test_a_tree_goes_only_when_nobody_has_asked_for_it_lately(agents: AgentBench) -> None:
+    digest = agents.first.digest
+    async with agents.client() as client:
         await client.tree(digest, wait="all")
         assert not await client.delete(digest, idle_s=60)
         assert (await client.idle_s())[digest] < 60
         assert await client.delete(digest, idle_s=0)
         assert await client.idle_s() == {}
         assert (await client.tree(digest, wait="all")).complete
-    async with bench.client() as client:  # one that was kept counts as asked for at the start
+    async with agents.client() as client:  # one that was kept counts as asked for at the start
         assert (await client.idle_s())[digest] < 60
 
 
-async def test_a_deleted_tree_leaves_what_others_share(bench: Bench) -> None:
-    async with bench.client() as client:
-        first = await client.tree(bench.first.digest, wait="all")
-        second = await client.tree(bench.second.digest, wait="all")
-        await client.delete(bench.first.digest)
+async def test_a_deleted_tree_leaves_what_others_share(agents: AgentBench) -> None:
+    async with agents.client() as client:
+        first = await client.tree(agents.first.digest, wait="all")
+        second = await client.tree(agents.second.digest, wait="all")
+        await client.delete(agents.first.digest)
         assert not exists(first.root)
         assert content(second.root, "other.safetensors") == WEIGHTS
         status = await client.status()
-        assert status["disk_bytes"] == bench.second.size_bytes
-        await client.delete(bench.second.digest)
+        assert status["disk_bytes"] == agents.second.size_bytes
+        await client.delete(agents.second.digest)
         status = await client.status()
         assert (status["disk_bytes"], status["arena_bytes"], status["blobs"]) == (0, 0, [])
         with pytest.raises(UnknownManifest):
-            await client.delete(bench.second.digest)
+            await client.delete(agents.second.digest)
 
 
-async def test_a_damaged_manifest_costs_no_blob(bench: Bench) -> None:
-    async with bench.client() as client:
-        root = (await client.tree(bench.first.digest, wait="all")).root
-    path = bench.folder / "data" / "manifests" / f"{bench.first.digest}.json"
+async def test_a_damaged_manifest_costs_no_blob(agents: AgentBench) -> None:
+    async with agents.client() as client:
+        root = (await client.tree(agents.first.digest, wait="all")).root
+    path = agents.folder / "data" / "manifests" / f"{agents.first.digest}.json"
     path.chmod(0o644)
     with path.open("r+b") as file:
         file.write(b"damage")
-    bench.origin.reads.clear()
-    async with bench.client() as client:
+    agents.origin.reads.clear()
+    async with agents.client() as client:
         assert content(root, "model.safetensors") == WEIGHTS, "replicas may be reading it"
-        assert (await client.tree(bench.first.digest, wait="all")).complete
-    assert bench.origin.reads == []
-    assert content(path) == bench.first.to_bytes()
+        assert (await client.tree(agents.first.digest, wait="all")).complete
+    assert agents.origin.reads == []
+    assert content(path) == agents.first.to_bytes()
 
 
-async def test_an_operator_is_told_that_the_disk_tier_is_too_small(bench: Bench) -> None:
-    async with bench.client(disk_limit_bytes=len(SHARED) + 1000) as client:
-        await client.tree(bench.first.digest)
-        async with asyncio.timeout(PATIENCE_S):
-            while not (said := await client.troubles()):  # noqa: ASYNC110 (nobody is told)
-                await asyncio.sleep(0.01)
-        assert len(said) == 1 and "raise the limit (--disk)" in said[0]
-
-
-async def test_only_who_has_the_token_is_let_in(bench: Bench) -> None:
-    async with bench.client(token="secret") as friend, client_at(friend.url) as stranger:
-        with pytest.raises(CacheError, match="needs its token"):
-            await stranger.status()
-        await friend.status()
-        async with aiohttp.ClientSession() as session:
-            assert (await session.get(f"{friend.url}/healthz")).status == 200
-            assert (await session.get(f"{friend.url}/metrics")).status == 401
-
-
-async def test_metrics_are_prometheus_text(bench: Bench) -> None:
-    async with bench.client() as client, aiohttp.ClientSession() as session:
-        await client.tree(bench.first.digest, wait="all")
-        async with session.get(f"{client.url}/metrics") as response:
-            text = await response.text()
-    samples = dict(line.rsplit(" ", 1) for line in text.splitlines() if line[0] != "#")
-    assert float(samples["hotplate_cache_origin_bytes_total"]) == bench.first.size_bytes
-    assert float(samples["hotplate_cache_disk_bytes"]) == bench.first.size_bytes
-    assert float(samples["hotplate_cache_arena_bytes"]) == len(WEIGHTS)
-    assert float(samples['hotplate_cache_chunks_total{result="verified",source="origin"}']) == 7
-
-
-async def test_unknown_addresses_are_answered_in_the_one_form(bench: Bench) -> None:
-    settings = AgentSettings(bench.folder / "data", bench.server.url)
-    async with run(settings) as url, aiohttp.ClientSession() as session:
-        for path in ("/v1/trees/..%2f..%2fetc", "/nothing"):
-            async with session.get(URL(url + path, encoded=True)) as response:
-                answer = await response.json()
-            assert response.status == 404 and answer["error"]["code"] == "not_found"
-            assert "Not Found" in answer["error"]["message"]
-
-
-def test_a_second_agent_on_the_same_folder_refuses(bench: Bench) -> None:
-    with bench.agent() as first, bench.agent() as second:
+def test_a_second_agent_on_the_same_folder_refuses(agents: AgentBench) -> None:
+    with agents.agent() as first, agents.agent() as second:
         assert first.url and not second.url
         last_line = second.refusal.strip().splitlines()[-1]
         assert "another agent uses" in last_line and "choose another data folder" in last_line
 
 
-async def test_an_agent_without_descriptors_says_so_and_recovers(bench: Bench) -> None:
-    with bench.agent() as agent:
+async def test_an_agent_without_descriptors_says_so_and_recovers(agents: AgentBench) -> None:
+    with agents.agent() as agent:
         pid = agent.process.pid
         limits = resource.prlimit(pid, resource.RLIMIT_NOFILE)
         used = len(os.listdir(f"/proc/{pid}/fd"))
@@ -315,12 +217,12 @@ async def test_an_agent_without_descriptors_says_so_and_recovers(bench: Bench) -
         async with client_at(agent.url, patience_s=1.0) as client, asyncio.timeout(PATIENCE_S):
             with contextlib.suppress(CacheError, TimeoutError):
                 async with asyncio.timeout(0.5):  # it tries for 30 s
-                    await client.tree(bench.first.digest, wait="all")
-            assert (await client.status())["origin_bytes"] < bench.first.size_bytes
+                    await client.tree(agents.first.digest, wait="all")
+            assert (await client.status())["origin_bytes"] < agents.first.size_bytes
             resource.prlimit(pid, resource.RLIMIT_NOFILE, limits)
             while tree is None:  # who asks at once is told what kept the file from the disk
                 try:
-                    tree = await client.tree(bench.first.digest, wait="all")
+                    tree = await client.tree(agents.first.digest, wait="all")
                 except CacheError as error:
                     said.append(str(error))
                     await asyncio.sleep(0.1)
@@ -329,16 +231,16 @@ async def test_an_agent_without_descriptors_says_so_and_recovers(bench: Bench) -
         assert weights == WEIGHTS
 
 
-async def test_an_idle_agent_uses_no_processor_time(bench: Bench) -> None:
-    with bench.agent() as agent:
+async def test_an_idle_agent_uses_no_processor_time(agents: AgentBench) -> None:
+    with agents.agent() as agent:
         async with client_at(agent.url) as client:
-            await client.tree(bench.first.digest, wait="all")
+            await client.tree(agents.first.digest, wait="all")
         # Writing to disk and telling peers may end a little later; the same for ever is busy.
         assert min([await spent_s(agent.process.pid) for _ in range(3)]) < 0.01 * WATCHED_S
 
 
-async def test_who_sends_half_a_request_costs_no_processor_time(bench: Bench) -> None:
-    with bench.agent() as agent, contextlib.ExitStack() as stack:
+async def test_who_sends_half_a_request_costs_no_processor_time(agents: AgentBench) -> None:
+    with agents.agent() as agent, contextlib.ExitStack() as stack:
         host, _, port = agent.url.removeprefix("http://").rpartition(":")
         for _ in range(50):
             connection = stack.enter_context(socket.create_connection((host, int(port))))
@@ -354,27 +256,27 @@ async def spent_s(pid: int) -> float:
     return cpu_s(pid) - before
 
 
-async def test_an_agent_that_is_gone_is_named(bench: Bench) -> None:
-    with bench.agent() as agent:
+async def test_an_agent_that_is_gone_is_named(agents: AgentBench) -> None:
+    with agents.agent() as agent:
         agent.kill()
         async with client_at(agent.url, patience_s=0.3) as client:
             with pytest.raises(CacheError, match="does not answer"):
                 await client.status()
 
 
-async def test_an_agent_that_comes_back_is_asked_again(bench: Bench) -> None:
+async def test_an_agent_that_comes_back_is_asked_again(agents: AgentBench) -> None:
     port = free_port()
-    async with bench.client(port=port) as client:
+    async with agents.client(port=port) as client:
         url = client.url
     async with client_at(url) as client:
-        asked = asyncio.create_task(client.tree(bench.first.digest, wait="all"))
+        asked = asyncio.create_task(client.tree(agents.first.digest, wait="all"))
         await asyncio.sleep(0.3)
-        async with bench.client(port=port):
+        async with agents.client(port=port):
             assert (await asked).complete
 
 
 async def test_a_start_that_fails_half_way_says_why_and_leaves_nothing_behind(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+    agents: AgentBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before, threads = asyncio.all_tasks(), set(threading.enumerate())
 
@@ -384,48 +286,25 @@ async def test_a_start_that_fails_half_way_says_why_and_leaves_nothing_behind(
     with monkeypatch.context() as patched:
         patched.setattr(FileView, "start", fail)
         with pytest.raises(OSError, match="the view cannot be started"):
-            async with bench.client():
+            async with agents.client():
                 pass
     assert asyncio.all_tasks() == before
     async with asyncio.timeout(PATIENCE_S):
         while fetching := [one for one in set(threading.enumerate()) - threads if _fetches(one)]:
             await asyncio.to_thread(fetching[0].join)
-    async with bench.client() as client:  # the folder and its socket are free again
-        assert (await client.tree(bench.first.digest, wait="all")).complete
-
-
-@pytest.mark.parametrize(
-    ("head", "sentence"),
-    [
-        (b"PUT /v1/pulls?url=" + b"x" * 9000 + b" HTTP/1.1\r\nHost: localhost", "too long"),
-        (b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 9000, "too long"),
-        (b"no request at all", "not a request in HTTP/1.1"),
-    ],
-)
-async def test_bytes_that_are_no_request_are_refused_in_a_sentence_and_no_traceback_is_logged(
-    bench: Bench, caplog: pytest.LogCaptureFixture, head: bytes, sentence: str
-) -> None:
-    settings = AgentSettings(bench.folder / "data", bench.server.url)
-    async with run(settings) as url, asyncio.timeout(PATIENCE_S):
-        host, _, port = url.removeprefix("http://").rpartition(":")
-        reader, writer = await asyncio.open_connection(host, int(port))
-        writer.write(head + b"\r\n\r\n")
-        answer = (await reader.read()).decode()
-        writer.close()
-        await writer.wait_closed()
-    assert " 400 Bad Request" in answer.partition("\r\n")[0] and sentence in answer
-    assert caplog.text == ""
+    async with agents.client() as client:  # the folder and its socket are free again
+        assert (await client.tree(agents.first.digest, wait="all")).complete
 
 
 async def test_a_list_of_peers_that_does_not_come_holds_up_a_start_for_a_while_only(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+    agents: AgentBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hotplate.cache.agent.PEERS_S", 0.1)
     before = asyncio.all_tasks()
-    never_written = bench.folder / "peers"
+    never_written = agents.folder / "peers"
     os.mkfifo(never_written)
     try:
-        async with bench.client(peers_from=str(never_written)):
+        async with agents.client(peers_from=str(never_written)):
             waiting = [str(one.get_coro()) for one in asyncio.all_tasks() - before]
             assert not [one for one in waiting if "Event.wait" in one]
     finally:
