@@ -59,6 +59,13 @@ def test_a_flag_beats_the_environment_which_beats_the_file_which_beats_the_defau
         ),
         ("", {"HOTPLATE_PLATFORM__HOSTS": "a.b,c/d"}, "platform.hosts: 'c/d' is not allowed"),
         ("platform = 1", {}, "must be a table"),
+        (
+            "[platform]\ndrain_s = inf",
+            {},
+            "drain_s: inf is not allowed; it must be 0 to 3000000000",
+        ),
+        ("[platform]\ntask_results_s = 1e12", {}, "must be more than 0, at most 3000000000"),
+        (f"[platform]\nport = {'9' * 5000}", {}, "hotplate.toml cannot be read: "),
         ("[standbi]\nmode = 'off'", {}, "did you mean 'standby'?"),
     ],
 )

@@ -34,6 +34,8 @@ from hotplate.platform.errors import BadSetting
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
+LONGEST_S = 3_000_000_000
+"""95 years; so long ago is still a date, which infinity is not."""
 TABLES = ("platform", "standby", "gateway")
 _KINDS = {int: "a whole number", float: "a number", str: "a text"}
 S = TypeVar("S", bound="DataclassInstance")
@@ -116,20 +118,21 @@ class PlatformSettings:
 
     def __post_init__(self) -> None:
         _check("port", self.port, 0 < self.port <= 65535, "1 to 65535")
-        _check("drain_s", self.drain_s, self.drain_s >= 0, "0 or more")
         _check("arena_bytes", self.arena_bytes, self.arena_bytes >= 0, "0 or more")
         overcommit = self.cpu_overcommit
         _check("cpu_overcommit", overcommit, 1 <= overcommit <= 1000, "1 to 1000")
         reserve_bytes = self.disk_reserve_bytes
         _check("disk_reserve_bytes", reserve_bytes, reserve_bytes >= 0, "0 or more")
-        _check("unused_files_s", self.unused_files_s, self.unused_files_s >= 0, "0 or more")
-        results_s = self.task_results_s
-        _check("task_results_s", results_s, results_s > 0, "more than 0")
+        for name in ("drain_s", "unused_files_s"):
+            value_s = getattr(self, name)
+            _check(name, value_s, 0 <= value_s <= LONGEST_S, f"0 to {LONGEST_S}")
+        for name in ("task_results_s", "build_timeout_s"):
+            value_s = getattr(self, name)
+            _check(name, value_s, 0 < value_s <= LONGEST_S, f"more than 0, at most {LONGEST_S}")
         spare = self.spare_environments
         _check("spare_environments", spare, spare >= 0, "0 or more")
-        build_bytes, timeout_s = self.build_memory_bytes, self.build_timeout_s
+        build_bytes = self.build_memory_bytes
         _check("build_memory_bytes", build_bytes, build_bytes >= 0, "0 or more")
-        _check("build_timeout_s", timeout_s, timeout_s > 0, "more than 0")
         url = self.prometheus_url
         good = not url or re.match("https?://[^/]", url) is not None
         _check("prometheus_url", url, good, "a URL, e.g. http://127.0.0.1:9090")
@@ -208,7 +211,7 @@ def _file_table(file: Path, table: str) -> Mapping[str, Any]:
         return {}
     try:
         content = tomllib.loads(file.read_text())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:  # what is no TOML, no UTF-8, or a number of thousands of digits
         raise BadSetting(f"{file} cannot be read: {error}") from error
     for key in content:
         _known(key, list(TABLES), f"{file}: [{key}]")
