@@ -13,6 +13,7 @@ from hotplate.platform.spec.fields import Fields, suggestion
 from hotplate.platform.spec.not_offered import CANARY, CODE, SECRETS
 from hotplate.platform.spec.reason_note import without_reason
 from hotplate.platform.spec.service_config import check_overrides, check_service_config, merged
+from hotplate.platform.spec.variables import variables
 from hotplate.serving.replica.inside.reserved import is_reserved
 
 COLD_START_MAX_S = 365 * 86400
@@ -78,7 +79,7 @@ def _service(fields: Fields, path: str, instance_types: Collection[str]) -> dict
 
 
 def _envs(fields: Fields) -> list[dict[str, str]]:
-    pairs = fields.pairs("envs", "name")
+    pairs = variables(fields)
     for index, pair in enumerate(pairs):
         if is_reserved(pair["name"]):
             raise Invalid(

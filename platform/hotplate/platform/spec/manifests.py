@@ -12,6 +12,7 @@ from hotplate.platform.errors import Invalid, NotImplementedYet
 from hotplate.platform.spec.bento_manifest import entry_service
 from hotplate.platform.spec.fields import Fields, suggestion
 from hotplate.platform.spec.not_offered import CODE
+from hotplate.platform.spec.variables import variables
 
 SERVICE_NAME_MAX = 128
 """A replica's folder has it in its name, which may have 255 characters."""
@@ -24,7 +25,7 @@ def checked_bento(fields: Fields) -> Mapping[str, Any]:
         raise NotImplementedYet(CODE)
     manifest.text("service")
     _check_models(manifest)
-    manifest.pairs("envs", "name")
+    variables(manifest)
     for _ in manifest.fields("schema").items("routes"):
         pass
     _check_services(manifest, fields.mapping("manifest"))
