@@ -98,6 +98,36 @@ async def test_the_clusters_token_reads_no_files_of_other_machines(
                         assert answer.status in statuses, await answer.text()
 
 
+async def test_the_clusters_token_puts_no_socket_on_other_machines(tmp_path: Path) -> None:
+    there = _own_address()
+    async with run(AgentSettings(tmp_path / "data", host="0.0.0.0", token="t")) as url:
+        asked = f"http://{there}:{url.rpartition(':')[2]}/v1/doors?path={tmp_path}/a.sock"
+        for caller, status in (("127.0.0.1", 401), (there, 200)):
+            connector = aiohttp.TCPConnector(local_addr=(caller, 0))
+            headers = {"Authorization": "Bearer t"}
+            async with aiohttp.ClientSession(connector=connector, headers=headers) as session:
+                assert (await session.put(asked)).status == status
+            assert (tmp_path / "a.sock").exists() is (status == 200)
+
+
+@pytest.mark.parametrize(
+    ("method", "asked", "body"),
+    [
+        ("PUT", "doors?path=/a%00b", b""),
+        ("PUT", "pulls?url=/a%00b", b""),
+        ("POST", "peers", b"[" * 100_000),
+    ],
+)
+async def test_what_cannot_be_read_is_refused(
+    tmp_path: Path, method: str, asked: str, body: bytes
+) -> None:
+    async with (
+        run(AgentSettings(tmp_path)) as url,
+        aiohttp.request(method, f"{url}/v1/{asked}", data=body) as answer,
+    ):
+        assert answer.status == 400, await answer.text()
+
+
 def _own_address() -> str:
     """An address of this machine that is not a loopback one."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:

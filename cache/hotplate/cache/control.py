@@ -103,9 +103,10 @@ class Control:
         return web.json_response({"deleted": deleted})
 
     async def put_socket(self, request: web.Request) -> web.Response:
-        path = Path(request.query.get("path", ""))
+        path = Path(_given(request, "path"))
         if not path.is_absolute():
             raise web.HTTPBadRequest(reason="path is not absolute")
+        _check_own_machine(request, str(path))
         await self._lending.admit(path, request.query.get("manifests", "").split(","))
         return web.json_response({"path": str(path)})
 
@@ -180,7 +181,7 @@ class Control:
             return web.json_response(
                 self._gossip.receive(request.remote or "", json.loads(await request.text()))
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, RecursionError) as error:
             raise web.HTTPBadRequest(reason=f"not a greeting of an agent ({error!r})") from None
 
     async def status(self, request: web.Request) -> web.Response:
@@ -235,9 +236,9 @@ def _end(request: web.Request, name: str) -> str:
 
 
 def _check_own_machine(request: web.Request, url: str) -> None:
-    """Raises Unauthorized for files of this machine that are asked for from another.
+    """Raises Unauthorized for paths of this machine that are asked for from another.
 
-    The cluster's token is no right to read all files of all its machines.
+    The cluster's token is no right to read, or to replace, all files of all its machines.
     """
     if is_elsewhere(url) or _DIGEST.fullmatch(url):
         return
@@ -254,6 +255,8 @@ def _name(request: web.Request) -> str:
 def _given(request: web.Request, name: str) -> str:
     if not (value := request.query.get(name, "")):
         raise web.HTTPBadRequest(reason=f"{name} is missing")
+    if "\0" in value:
+        raise web.HTTPBadRequest(reason=f"{name} has a NUL")
     return value
 
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import json
 import os
 import socket
+import stat
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -83,9 +85,7 @@ class AgentSocket:
         name, folder = self.path.name, self._folder
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            # By the data folder's lock no other agent listens here.
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(name, dir_fd=folder)
+            self._make_way()
             os.fchmod(listener.fileno(), 0o600)  # the mode of its name, less the umask
             listener.bind(f"/proc/self/fd/{folder}/{name}")
             owner = os.fstat(folder)
@@ -97,6 +97,15 @@ class AgentSocket:
             listener.close()
             raise
         return listener
+
+    def _make_way(self) -> None:
+        """Removes the socket of an earlier run: by the data folder's lock no other agent listens
+        there. Raises OSError for what is neither that nor a link, for that is somebody's file."""
+        with contextlib.suppress(FileNotFoundError):
+            found = os.stat(self.path.name, dir_fd=self._folder, follow_symlinks=False).st_mode
+            if not (stat.S_ISSOCK(found) or stat.S_ISLNK(found)):
+                raise FileExistsError(errno.EEXIST, "what has that name is no socket")
+            os.unlink(self.path.name, dir_fd=self._folder)
 
     def _seen(self) -> int:
         """The inode that its name leads to now; 0 if there is none."""
