@@ -56,6 +56,12 @@ async def test_a_submission_over_the_limit_or_cut_off_is_no_task(hall: Hall) -> 
     assert hall.keeper.tasks == {}
 
 
+async def test_an_id_of_any_length_is_looked_up(hall: Hall) -> None:
+    for length in (32, 9000, 15_000):
+        answer = await hall.ask(f"status?task_id={'a' * length}")
+        assert answer.status == 200, length  # as the keeper answers, which knows no ids
+
+
 async def test_every_task_route_needs_the_token(hall: Hall) -> None:
     await hall.kitchen.serve(token_digests=("0" * 64,))
     for method, verb in (

@@ -18,6 +18,9 @@ METHODS = {"submit": b"POST", "status": b"GET", "get": b"GET", "cancel": b"PUT",
 STARTING = frozenset({"submit", "retry"})
 """What makes a new task."""
 OUTLASTING = frozenset({"status", "get", "cancel"})
+TASK_ID_MAX = 64
+"""Of a task's id, which has 32 characters. A longer one is of no task, and of none when it is cut;
+the control plane would refuse the length of the question."""
 DOCS = "docs"
 DOCS_PATH = b"/docs.json"
 
@@ -59,4 +62,4 @@ def task_call(route: Route, request: RequestHead) -> TaskCall | None:
         return None
     query = parse_qs(request.target.partition(b"?")[2].decode("latin-1"), keep_blank_values=True)
     given = query.get("task_id")
-    return TaskCall(verb, name, None if given is None else given[-1])
+    return TaskCall(verb, name, None if given is None else given[-1][:TASK_ID_MAX])
