@@ -1,5 +1,5 @@
-"""Ends a test process that hangs, wherever it does; has hypothesis try the same in every run, and
-what takes longest begin first.
+"""Ends a test process that hangs, wherever it does; has hypothesis try the same in every run, what
+takes longest begin first, and the workers import the tests in different orders.
 
 pytest-timeout's exception is lost in a loop that swallows it, and what is torn down after a test is
 not limited at all.
@@ -8,14 +8,16 @@ not limited at all.
 from __future__ import annotations
 
 import faulthandler
+import gc
 import os
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 
-from tests.schedule import Schedule, longest_first
+from tests.schedule import Schedule, longest_first, turned
 
 # What fails does so for everybody, at any speed: `--hypothesis-profile=default` tries other cases.
 settings.register_profile(
@@ -52,6 +54,29 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Schedule:
     return Schedule(config, log)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What is imported stays: there is nothing to find in it, neither now nor during the tests."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    report = yield
+    about: dict[str, object] = getattr(collector.config, "workerinput", {})
+    if about and collector.path == Path(__file__).parent:
+        worker = int(str(about["workerid"]).removeprefix("gw"))
+        report.result = turned(report.result, worker, int(str(about["workercount"])))
+    return report
 
 
 @pytest.hookimpl(trylast=True)  # after pytest has sorted them by what they share
