@@ -48,20 +48,15 @@ def built(user: int, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def field(any_bento: Bento, user: int, built: Path) -> Iterator[Grounds]:
-    """A platform with all its walls, of root and of an ordinary user."""
-    yield from _standing(grounds(any_bento, user, built))
+    """A platform with all its walls, of root and of an ordinary user, and with all its checks, each
+    of which a test may take away for a while."""
+    yield from _standing(grounds(any_bento, user, built, removable=CHECKS))
 
 
 @pytest.fixture(scope="session")
 def open_field(any_bento: Bento, user: int, built: Path) -> Iterator[Grounds]:
     """The same without walls: what is an attack succeeds here."""
     yield from _standing(grounds(any_bento, user, built, without="walls"))
-
-
-@pytest.fixture(scope="session")
-def crumbling(any_bento: Bento, user: int, built: Path) -> Iterator[Grounds]:
-    """The same with all its checks, each of which a test may take away for a while."""
-    yield from _standing(grounds(any_bento, user, built, removable=CHECKS))
 
 
 def _standing(around: AbstractAsyncContextManager[Grounds]) -> Iterator[Grounds]:

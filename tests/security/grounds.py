@@ -49,8 +49,10 @@ class Grounds:
     def without(self, wall: str) -> Iterator[None]:
         """It is away meanwhile; one of those that the platform was started with as `removable`."""
         self.away.write_text(wall)
-        yield
-        self.away.write_text("")
+        try:
+            yield
+        finally:
+            self.away.write_text("")
 
     def canary(self, name: str, text: str = "the platform's own") -> Path:
         """A file of the platform's user in the data directory, which nobody else may see."""

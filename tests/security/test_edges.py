@@ -69,10 +69,10 @@ class TestAPage:
             assert (await asked("GET", url, **PAGE))[0] == 403, url
             assert (await asked("POST", url, **PAGE))[0] == 403, url
 
-    async def test_calls_it_where_nobody_asks_whose_it_is(self, crumbling: Grounds) -> None:
-        with crumbling.without("origin"):
+    async def test_calls_it_where_nobody_asks_whose_it_is(self, field: Grounds) -> None:
+        with field.without("origin"):
             for page in (PAGE, {"Host": "evil.example", "Origin": "http://evil.example"}):
-                assert (await asked("POST", f"{crumbling.victim}/greet", **page))[0] == 200
+                assert (await asked("POST", f"{field.victim}/greet", **page))[0] == 200
 
 
 class TestTheApi:

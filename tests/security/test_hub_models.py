@@ -67,16 +67,16 @@ class TestAHubModel:
         assert (target / "canary").read_text() == "the platform's own"
 
     async def test_is_written_anywhere_without_these_checks(
-        self, crumbling: Grounds, any_bento: Bento
+        self, field: Grounds, any_bento: Bento
     ) -> None:
-        target = crumbling.canary("operators/other").parent
-        os.chown(target, crumbling.user, crumbling.user)
-        with hostile_hub(str(target)) as hub, crumbling.without("hub_checks"):
+        target = field.canary("operators/other").parent
+        os.chown(target, field.user, field.user)
+        with hostile_hub(str(target)) as hub, field.without("hub_checks"):
             bento = naming(any_bento, str(target), hub.url)
-            async with RoughClient(crumbling.platform) as rough:
+            async with RoughClient(field.platform) as rough:
                 await deployed(rough, bento, "hub")
             await until_there(target / "canary")
-            await crumbling.platform.delete("hub")
+            await field.platform.delete("hub")
         assert (target / "canary").read_bytes() == PLANTED
 
 

@@ -101,10 +101,10 @@ class TestAServiceThatOthersOfItsBentoCall:
             assert await call(f"{url}/ask", name="ann") == "ann, unharmed"
 
     async def test_runs_anybodys_code_where_nobody_is_asked(
-        self, crumbling: Grounds, any_bento: Bento
+        self, field: Grounds, any_bento: Bento
     ) -> None:
-        async with chain(crumbling, any_bento) as (url, inner):
-            with crumbling.without("secret"):
+        async with chain(field, any_bento) as (url, inner):
+            with field.without("secret"):
                 await status_of(f"{inner}/hi", pickle.dumps({"name": Harm()}), PICKLE)
             assert await call(f"{url}/ask", name="ann") == "ann, hacked"
 
@@ -157,9 +157,9 @@ class TestAReplica:
         assert found == [port]
 
     async def test_is_reached_past_it_where_it_has_a_port(
-        self, crumbling: Grounds, any_bento: Bento
+        self, field: Grounds, any_bento: Bento
     ) -> None:
-        with crumbling.without("sockets"):
-            port, found = await ports_that_tell(crumbling, any_bento)
+        with field.without("sockets"):
+            port, found = await ports_that_tell(field, any_bento)
         assert port in found
         assert len(found) == 2
