@@ -10,8 +10,16 @@ from xdist.scheduler import LoadScopeScheduling
 
 T = TypeVar("T")
 
-TOGETHER = ("tests/security",)
-"""Folders of which one worker runs everything: its files share what takes long to start."""
+TOGETHER = (
+    ("tests/security/",),
+    (
+        "tests/scenarios/test_client_tokens.py",
+        "tests/scenarios/test_http_clients.py",
+        "tests/scenarios/test_shapes.py",
+        "tests/scenarios/test_shapes_lives.py",
+    ),
+)
+"""Folders and files that one worker runs: they share what takes long to start."""
 FIRST = (
     "tests/security",
     "tests/scenarios/test_faults_kills.py",
@@ -27,11 +35,11 @@ FIRST = (
 
 
 class Schedule(LoadScopeScheduling):  # type: ignore[misc]
-    """File by file, but for the folders whose files belong together."""
+    """File by file, but for those that belong together."""
 
     def _split_scope(self, nodeid: str) -> str:
         file, _, _ = nodeid.partition("::")
-        return next((each for each in TOGETHER if file.startswith(f"{each}/")), file)
+        return next((places[0] for places in TOGETHER if file.startswith(places)), file)
 
 
 def turned(folders: Sequence[T], worker: int, workers: int) -> list[T]:

@@ -9,6 +9,7 @@ import pytest
 
 from tests.support.end_to_end.laptop import Laptop, deployed
 from tests.support.end_to_end.platform_process import Platform
+from tests.support.end_to_end.rough_client import Bento, RoughClient
 from tests.support.services.bentos import ECHO, IMAGE
 
 pytestmark = [pytest.mark.client, pytest.mark.usefixtures("kitchen")]
@@ -20,13 +21,7 @@ image.run("echo 'the dough is kneaded: käse 🧀'; sleep 4; echo 'it has risen'
 """
     + ECHO
 )
-CANNOT_BE_BUILT = (
-    IMAGE
-    + """
-image.run("echo 'the oven is looked at'; sleep 4; echo 'the oven is cold'; exit 3")
-"""
-    + ECHO
-)
+FAILING_COMMAND = "echo 'the oven is looked at'; sleep 4; echo 'the oven is cold'; exit 3"
 CANNOT_START = (
     IMAGE
     + ECHO
@@ -59,10 +54,14 @@ async def test_the_clients_terminal_shows_a_build_while_it_waits(
 
 
 async def test_a_build_that_fails_says_why_on_the_clients_terminal(
-    platform: Platform, laptop: Laptop
+    platform: Platform, laptop: Laptop, rough: RoughClient, bento: Bento
 ) -> None:
-    folder = laptop.project("not-built", CANNOT_BE_BUILT)
-    said = await laptop.bentoml("deploy", ".", "-n", "not-built", folder=folder, fails=True)
+    """It has no packages, which would be installed before it fails."""
+    image = {**bento.manifest["image"], "post_commands": [FAILING_COMMAND]}
+    image |= {"python_requirements": ""}
+    unbuilt = bento.changed("not-built", {"env/python/requirements.txt": ""}, image=image)
+    tag = await rough.push(unbuilt)
+    said = await laptop.bentoml("deploy", tag, "-n", "not-built", fails=True)
     assert await reason(platform, "not-built") in said
     assert said.splitlines().count("the oven is cold") == 1, "and not once more at the end"
     assert "| the oven is cold" not in said
