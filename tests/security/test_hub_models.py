@@ -69,7 +69,7 @@ class TestAHubModel:
     async def test_is_written_anywhere_without_these_checks(
         self, field: Grounds, any_bento: Bento
     ) -> None:
-        target = field.canary("operators/other").parent
+        target = field.canary("strangers/other").parent
         os.chown(target, field.user, field.user)
         with hostile_hub(str(target)) as hub, field.without("hub_checks"):
             bento = naming(any_bento, str(target), hub.url)

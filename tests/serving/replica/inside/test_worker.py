@@ -18,8 +18,10 @@ from tests.support.replica.bentos import write_bento, write_model
 from tests.support.replica.replicas import Replica, model, started, workload
 
 ECHO = """
-    import os, time
+    import gc, os, time
     import bentoml, safetensors
+
+    COLLECTED = gc.isenabled()
 
     @bentoml.service(traffic={"timeout": 1}, envs=[{"name": "GREETING", "value": "hi"}])
     class Echo:
@@ -36,6 +38,7 @@ ECHO = """
                 "safe_open": safetensors.safe_open.__module__,
                 "env": dict(os.environ),
                 "cwd": os.getcwd(),
+                "garbage": [COLLECTED, gc.get_freeze_count() > 10_000],
             }
 
         @bentoml.api
@@ -67,6 +70,10 @@ def test_a_service_finds_its_model_in_a_store_of_its_own(echo: Replica) -> None:
 
 def test_streaming_is_in_place_before_the_service_is_imported(echo: Replica) -> None:
     assert echo.call("about")["safe_open"] == "hotplate.serving.weights"
+
+
+def test_garbage_is_looked_for_in_what_is_the_services_own(echo: Replica) -> None:
+    assert echo.call("about")["garbage"] == [True, True]
 
 
 def test_a_service_gets_its_own_variables_and_not_the_platforms_secrets(echo: Replica) -> None:
