@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from hotplate.serving.gateway.http1.multipart import PartWatch, boundary_of
+from hotplate.serving.gateway.http1.multipart import (
+    HEAD_BYTES,
+    PartWatch,
+    boundary_of,
+    watch_of,
+)
 
 BOUNDARY = b"Xx'42"
 PICKLE = b"application/vnd.BentoML+Pickle; a=b"
@@ -47,3 +52,29 @@ def test_a_pickle_among_the_parts_is_found(sent: bytes, found: bool, piece: int)
 )
 def test_the_boundary_is_read(content_type: bytes, boundary: bytes) -> None:
     assert boundary_of(content_type) == boundary
+
+
+def test_what_was_found_stays_found() -> None:
+    watch = PartWatch(BOUNDARY)
+    assert not watch.found
+    assert watch.has_pickle(body(PICKLE))
+    assert watch.has_pickle(b"more")
+    assert watch.found
+
+
+@pytest.mark.parametrize("piece", [1, 1000, 1 << 20])
+def test_a_parts_header_is_looked_at_up_to_a_length(piece: int) -> None:
+    line = b"Content-Type: a/pickle"
+    for before, found in ((HEAD_BYTES - len(line) - 4, True), (HEAD_BYTES, False)):
+        if not found and piece > 1:
+            continue  # it may see more of what came at once
+        sent = b"--%b\r\n%b\r\n%b\r\n\r\n" % (BOUNDARY, b"x" * before, line)
+        watch = PartWatch(BOUNDARY)
+        pieces = [sent[at : at + piece] for at in range(0, len(sent), piece)]
+        assert any([watch.has_pickle(each) for each in pieces]) is found
+
+
+def test_a_body_is_looked_through_if_its_type_has_a_boundary() -> None:
+    watch = watch_of(b"multipart/form-data; boundary=" + BOUNDARY)
+    assert watch is not None and watch.has_pickle(body(PICKLE))
+    assert watch_of(b"multipart/form-data") is None
