@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import random
 from typing import Any
 
 import pytest
@@ -8,7 +9,14 @@ import pytest
 from hotplate.autoscaler.decider import Decider
 from hotplate.autoscaler.errors import MemoryInvalid
 from hotplate.autoscaler.policy import Cause, Demand, Policy, Replicas
-from hotplate.autoscaler.rules.headroom import SIZE, Headroom
+from hotplate.autoscaler.rules.headroom import (
+    PAUSE_S,
+    PRIOR_FALLS,
+    SIZE,
+    Headroom,
+    best_duration_s,
+)
+from hotplate.autoscaler.rules.keepalive import BUCKETS, EDGES, MIDDLES, bucket_of
 from hotplate.autoscaler.rules.useful_start import StartPace
 from tests.autoscaler.deciding import IDLE, after, decided
 
@@ -87,3 +95,103 @@ def test_what_follows_is_remembered_by_the_next_revision() -> None:
 def test_a_foreign_memory_is_refused(data: dict[str, Any]) -> None:
     with pytest.raises(MemoryInvalid, match="start without it"):
         Headroom.from_json(data, 0.0, 5)
+
+
+def least_cost_s(weights: list[float], price_s: float, start_s: float) -> float:
+    """What `best_duration_s` finds in one pass, from its definition."""
+    rises = weights[:SIZE]
+    falls = [weight + PRIOR_FALLS / BUCKETS for weight in weights[SIZE:-1]] + [weights[-1]]
+    costs = {0.0: sum(rises) * price_s}
+    for edge, edge_s in enumerate(EDGES):
+        cost = 0.0
+        for bucket, stay_s in enumerate(MIDDLES):
+            within = bucket < edge
+            lasted_s = stay_s if within else edge_s
+            missing = max(0.0, 1 - stay_s / start_s) if start_s else 0.0
+            cost += rises[bucket] * (lasted_s + price_s * (missing if within else 1.0))
+            cost += falls[bucket] * max(lasted_s, start_s)
+        costs[edge_s] = cost
+    return min(costs, key=lambda edge_s: costs[edge_s])
+
+
+@pytest.mark.parametrize("start_s", [0.0, 5.0, 40.0])
+@pytest.mark.parametrize("price_s", [600.0, 3000.0])
+def test_headroom_is_kept_for_as_long_as_costs_least(price_s: float, start_s: float) -> None:
+    rng = random.Random(1)
+    found = set()
+    for _ in range(200):
+        weights = [rng.random() ** 8 * rng.choice((0, 1, 20)) for _ in range(2 * SIZE)]
+        best_s = best_duration_s(weights, price_s, start_s=start_s)
+        assert best_s == pytest.approx(least_cost_s(weights, price_s, start_s))
+        found.add(best_s)
+    assert len(found) > 1
+    assert best_duration_s([0.0] * 2 * SIZE, price_s, start_s=start_s) == 0.0
+
+
+def learnt(headroom: Headroom, now: float) -> dict[tuple[str, str], int]:
+    """How often each level was seen to rise and to fall."""
+    return {
+        (level, way): round(sum(half))
+        for level, weights in headroom.to_json(now).items()
+        for way, half in (("rose", weights[:SIZE]), ("fell", weights[SIZE:]))
+        if sum(half)
+    }
+
+
+def test_only_a_stay_after_a_rise_is_learnt() -> None:
+    headroom = Headroom(0.0, max_replicas=5)
+    assert not headroom.is_due
+    for now, level in enumerate((1, 1, 2, 1, 3, 0, 1)):
+        headroom.set_demand(level, float(now))
+    assert headroom.is_due
+    assert learnt(headroom, 6.0) == {("1", "rose"): 1, ("2", "fell"): 1, ("3", "fell"): 1}
+    headroom.forget()
+    assert not headroom.is_due
+    headroom.set_demand(2, 7.0)
+    assert ("1", "rose") in learnt(headroom, 7.0)
+    assert learnt(headroom, 7.0)["1", "rose"] == 1, "nobody knows since when it was there"
+
+
+def rising(level: int = 1, max_replicas: int = 5) -> Headroom:
+    """Demand that has often risen beyond this level after 25 s."""
+    weights = [0.0] * 2 * SIZE
+    weights[bucket_of(25.0)] = 50.0
+    return Headroom.from_json({str(level): weights}, 0.0, max_replicas)
+
+
+@pytest.mark.parametrize(
+    ("demanded", "max_replicas", "live", "replicas"),
+    [
+        (1, 5, 1, 2),
+        (1, 2, 1, 2),
+        (1, 1, 1, 0),
+        (2, 5, 1, 2),  # it passed the level
+        (0, 5, 1, 0),
+        (1, 5, 2, 2),
+    ],
+)
+def test_a_level_that_usually_rises_gets_one_more(
+    demanded: int, max_replicas: int, live: int, replicas: int
+) -> None:
+    headroom = rising(max_replicas=max_replicas)
+    headroom.set_demand(demanded, 0.0)
+    assert headroom.is_due is (demanded > 0)
+    proposal = headroom.propose(live, StartPace(1, SERVICE_S, 20.0), 600.0, 0.0)
+    assert proposal.replicas == replicas
+    assert headroom.is_due is (replicas > 0)
+
+
+def test_headroom_is_considered_once_for_each_rise() -> None:
+    headroom, pace = rising(), StartPace(1, SERVICE_S, 20.0)
+    headroom.set_demand(1, 0.0)
+    until = headroom.propose(1, pace, 600.0, 0.0).next_at
+    assert until > 25.0
+    assert headroom.propose(1, pace, 600.0, until - 1).next_at == until
+    assert headroom.propose(1, pace, 600.0, until).replicas == 0
+    assert headroom.propose(1, pace, 600.0, until + 1).replicas == 0
+    headroom.set_demand(2, until + 2)
+    headroom.set_demand(1, until + 3)
+    assert headroom.propose(1, pace, 600.0, until + 3).replicas == 0, "demand fell to it"
+    headroom.set_demand(0, until + 4)
+    headroom.set_demand(1, until + PAUSE_S)
+    assert headroom.propose(1, pace, 600.0, until + PAUSE_S).replicas == 2

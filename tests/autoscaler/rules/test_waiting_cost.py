@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from hotplate.autoscaler.policy import Demand, Replicas
@@ -55,3 +57,57 @@ def test_what_is_on_its_way_is_not_started_again() -> None:
     assert first == 1
     again = worthwhile_starts(demand, Replicas(1, (0.0,) * first), PACE, 3000.0, 1.0, 19)
     assert again == 0
+
+
+@pytest.mark.parametrize(
+    ("slots", "limits"),
+    [
+        # One replica is busy for very long: who waits in line i waits i times the service time
+        # over the slots. The price at which each next start pays for itself:
+        (1, (2.2222e-5, 8.5714e-5, 3e-4)),
+        (2, (1.66667e-5, 7.5e-5, 6e-4)),
+    ],
+)
+def test_a_start_pays_for_itself_where_the_line_gets_shorter_by_its_price(
+    slots: int, limits: tuple[float, ...]
+) -> None:
+    pace = StartPace(slots, 1e6, 10.0)
+    demand = Demand(slots, 2 * slots + 1, 1e6)
+    for number, price_s in enumerate(limits):
+        for factor, starts in ((0.999, number), (1.001, number + 1)):
+            found = worthwhile_starts(demand, Replicas(1), pace, price_s * factor, 0.0, 19)
+            assert found == starts, price_s
+    assert worthwhile_starts(demand, Replicas(1), pace, 1.0, 0.0, 2) == 2
+
+
+@pytest.mark.parametrize(
+    ("level", "slots", "service_s", "saved_s"),
+    [
+        (0, 4, 10.0, 20.0),
+        (1, 4, 10.0, 20.0),
+        (2, 1, 1e9, 20.0),
+        (2, 1, 10.0, 10.0 * (1 - math.exp(-2.0))),
+        (3, 1, 10.0, 5.0 * (1 - math.exp(-4.0))),
+        (2, 3, 2.0, 4.0 * (1 - math.exp(-5.0))),
+        (9, 1, 1.0, 2.0),
+    ],
+)
+def test_a_replica_saves_the_waiting_for_the_slots_of_the_others(
+    level: int, slots: int, service_s: float, saved_s: float
+) -> None:
+    pace = StartPace(slots, service_s, 20.0)
+    assert saved_waiting_s(level, pace) == pytest.approx(saved_s)
+    assert price_at_level(level, pace, 600.0) == pytest.approx(30.0 * saved_s)
+
+
+def test_free_slots_and_coming_replicas_serve_first() -> None:
+    pace, price_s = StartPace(2, 1e6, 10.0), 1.0
+    for in_flight, queued, replicas, starts in (
+        (2, 4, Replicas(2), 1),
+        (4, 4, Replicas(2), 2),
+        (2, 4, Replicas(1, (0.0,)), 1),
+        (2, 2, Replicas(1, (0.0,)), 0),
+        (2, 2, Replicas(2), 0),
+    ):
+        demand = Demand(in_flight, queued, 1e6)
+        assert worthwhile_starts(demand, replicas, pace, price_s, 0.0, 19) == starts

@@ -1,0 +1,172 @@
+"""What demand proposes at once and after a while, and when to look again."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from hotplate.autoscaler.policy import Cause, Demand, Policy, Replicas
+from hotplate.autoscaler.rules.demand import (
+    COLD_START_S,
+    COLD_STARTS,
+    MEAN_S,
+    SHORTEST_START_S,
+    TICK_S,
+    DemandRule,
+)
+from hotplate.autoscaler.rules.proposal import Proposal
+from hotplate.autoscaler.rules.useful_start import HORIZON
+
+
+def rule_of(concurrency: int = 1, most: int = 9, **policy: float) -> DemandRule:
+    rule = DemandRule(Policy(0, most, concurrency, **policy))  # type: ignore[arg-type]
+    rule.record_cold_start(10.0)
+    return rule
+
+
+def proposed(
+    rule: DemandRule, in_flight: int, queued: int, replicas: Replicas, now: float = 0.0
+) -> Proposal:
+    demand = Demand(in_flight, queued, 1.0)
+    rule.observe(demand, now)
+    return rule.propose(demand, replicas, replicas.live, now)
+
+
+@pytest.mark.parametrize(
+    ("total", "concurrency", "most", "level"),
+    [(0, 4, 9, 0), (1, 4, 9, 1), (4, 4, 9, 1), (5, 4, 9, 2), (99, 4, 9, 9)],
+)
+def test_a_level_is_how_many_replicas_demand_fills(
+    total: int, concurrency: int, most: int, level: int
+) -> None:
+    rule = rule_of(concurrency, most)
+    assert (rule.total, rule.level) == (0, 0)
+    rule.observe(Demand(total, 0), 0.0)
+    assert (rule.total, rule.level) == (total, level)
+    assert rule.level_of(total) == level
+
+
+def test_cold_starts_are_known_by_their_median() -> None:
+    rule = DemandRule(Policy(0, 5), [30.0, 10.0])
+    assert rule.cold_start_s == 20.0
+    assert DemandRule(Policy(0, 5)).cold_start_s == COLD_START_S
+    rule.record_cold_start(50.0)
+    assert rule.cold_start_s == 30.0
+    assert rule.pace.cold_start_s == 30.0
+    for _ in range(COLD_STARTS):
+        rule.record_cold_start(0.0)
+    assert rule.cold_start_s == SHORTEST_START_S
+
+
+def test_the_pace_follows_what_is_known() -> None:
+    rule = rule_of(2)
+    assert rule.pace == (2, 10.0, 10.0)
+    rule.observe(Demand(1, 0, 3.0), 0.0)
+    assert rule.pace == (2, 3.0, 10.0)
+    rule.observe(Demand(1, 0, 0.0), 0.0)
+    assert rule.pace == (2, 3.0, 10.0)
+    rule.concurrency = 4
+    assert rule.pace == (4, 3.0, 10.0)
+
+
+@pytest.mark.parametrize(
+    ("in_flight", "queued", "live", "replicas", "cause", "why"),
+    [
+        (0, 0, 1, 0, Cause.IDLE, "no demand"),
+        (0, 5, 0, 3, Cause.WAKE, "5 requests queued at concurrency 2 and no replica"),
+        (2, 0, 1, 1, Cause.FITS, "2 requests in flight at concurrency 2"),
+        (2, 1, 1, 2, Cause.DEMAND, "2 requests in flight and 1 queued at concurrency 2"),
+        (2, 0, 3, 1, Cause.FITS, "2 requests in flight at concurrency 2"),
+        (2, 99, 3, 9, Cause.DEMAND, "2 requests in flight and 99 queued at concurrency 2"),
+    ],
+)
+def test_where_the_user_scales_up_the_formula_holds(
+    in_flight: int, queued: int, live: int, replicas: int, cause: Cause, why: str
+) -> None:
+    rule = rule_of(2, scale_up_window_s=0.0)
+    found = proposed(rule, in_flight, queued, Replicas(live))
+    assert (found.replicas, found.cause, found.why()) == (replicas, cause, why)
+
+
+@pytest.mark.parametrize(("in_flight", "live", "replicas"), [(1, 3, 1), (3, 3, 3), (5, 3, 3)])
+def test_without_a_queue_nothing_starts_at_once(in_flight: int, live: int, replicas: int) -> None:
+    found = proposed(rule_of(), in_flight, 0, Replicas(live))
+    assert (found.replicas, found.cause) == (replicas, Cause.FITS)
+
+
+def sustained(concurrency: int, in_flight: int) -> tuple[float | None, Proposal | None]:
+    """When demand that lasts begins to ask for more than one replica, and by which proposal."""
+    rule = rule_of(concurrency)
+    for now in range(120):
+        found = proposed(rule, in_flight, 0, Replicas(1), float(now))
+        if found.replicas > 1:
+            return float(now), found
+    return None, None
+
+
+@pytest.mark.parametrize(
+    ("concurrency", "in_flight", "replicas"),
+    [(1, 1, None), (1, 2, 2), (3, 3, None), (4, 3, None), (4, 4, 2), (10, 8, None), (10, 9, 2)],
+)
+def test_demand_that_stays_above_what_replicas_should_carry_gets_more(
+    concurrency: int, in_flight: int, replicas: int | None
+) -> None:
+    at, found = sustained(concurrency, in_flight)
+    if replicas is None:
+        assert found is None
+        return
+    assert found is not None and at is not None
+    assert (found.replicas, found.cause) == (replicas, Cause.DEMAND)
+    assert HORIZON * 10.0 <= at <= HORIZON * 10.0 + MEAN_S + 1
+    assert "demand averaged at least" in found.why()
+
+
+def test_a_replica_that_starts_begins_the_time_anew() -> None:
+    rule = rule_of()
+    for now in range(60):
+        starting = (0.0,) if now == 10 else ()
+        found = proposed(rule, 2, 0, Replicas(1, starting), float(now))
+        if found.cause is Cause.DEMAND:
+            break
+    assert found.cause is Cause.DEMAND
+    assert now > 10 + HORIZON * 10.0
+
+
+@pytest.mark.parametrize(
+    ("in_flight", "queued", "replicas", "is_due"),
+    [
+        (0, 0, Replicas(1), False),
+        (1, 0, Replicas(1), False),
+        (2, 0, Replicas(1), True),
+        (1, 1, Replicas(2), True),
+        (0, 1, Replicas(), True),
+        (2, 1, Replicas(1, (0.0,)), False),
+        (20, 0, Replicas(9), False),
+        (20, 0, Replicas(8), True),
+    ],
+)
+def test_a_proposal_may_grow_by_itself_where_replicas_are_too_few(
+    in_flight: int, queued: int, replicas: Replicas, is_due: bool
+) -> None:
+    rule = rule_of()
+    demand = Demand(in_flight, queued, 1.0)
+    rule.observe(demand, 0.0)
+    next_at = rule.next_at(demand, replicas, replicas.live, 0.0)
+    assert next_at == (TICK_S if is_due else math.inf)
+
+
+def test_the_formula_does_not_grow_by_itself() -> None:
+    rule = rule_of(scale_up_window_s=0.0)
+    rule.observe(Demand(5, 5), 0.0)
+    assert rule.next_at(Demand(5, 5), Replicas(1), 1, 0.0) == math.inf
+
+
+def test_once_the_mean_has_caught_up_only_the_horizon_is_waited_for() -> None:
+    rule = rule_of()
+    for now in range(int(MEAN_S) + 2):
+        proposed(rule, 2, 0, Replicas(1), float(now))
+    demand = Demand(2, 0, 1.0)
+    at = rule.next_at(demand, Replicas(1), 1, MEAN_S + 1)
+    assert MEAN_S + 1 < at <= MEAN_S + 1 + HORIZON * 10.0
+    assert rule.next_at(demand, Replicas(1), 1, at) == math.inf
