@@ -171,3 +171,34 @@ async def test_capped_cpus_are_an_event_of_each_roll_out(cloud: Cloud, method: s
     told = [event["message"] for event in events if event["kind"] == "CpusCapped"]
     assert len(told) == (2 if method == "void_update" else 1)
     assert told[0].startswith("service 'Echo' asks for 4 CPUs and this machine has 2 CPUs")
+
+
+@pytest.mark.parametrize(
+    ("most", "asked", "counted", "refused"),
+    [
+        (SMALL, Resources(2, 16 * GIB), 2, False),
+        (SMALL, Resources(3, GIB), 2, False),
+        (SMALL, Resources(1, 17 * GIB), 1, True),
+        (SMALL, Resources(1, GIB, 1), 1, True),
+        (LARGE, Resources(8, 64 * GIB, 2), 8, False),
+        (LARGE, Resources(8, 64 * GIB, 3), 8, True),
+    ],
+)
+def test_a_request_up_to_the_whole_machine_can_run(
+    most: Resources, asked: Resources, counted: float, refused: bool
+) -> None:
+    ceiling = Ceiling(most, shares_cpus=True)
+    assert ceiling.cap(asked).cpus == counted
+    assert bool(ceiling.cap_note(asked)) is (counted != asked.cpus)
+    assert bool(ceiling.refusal(asked, {})) is refused
+    assert Ceiling(most).cap(asked) == asked
+
+
+def test_the_nearest_type_is_of_the_same_kind() -> None:
+    types = sizes(LARGE, "H200")
+    ceiling = Ceiling(LARGE)
+    assert "'gpu.H200.2'" in ceiling.refusal(Resources(1, GIB, 3), types)
+    assert "'cpu.8'" in ceiling.refusal(Resources(9, GIB), types)
+    only_cpus = sizes(SMALL)
+    assert "'cpu.2'" in Ceiling(SMALL).refusal(Resources(1, GIB, 1), only_cpus)
+    assert Ceiling(SMALL).refusal(Resources(1, GIB, 1), {}).endswith("ask for less")

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from hotplate.autoscaler.sharing.allocation import Allocation
 from hotplate.deploy.engine import Replica, ReplicaState
 from hotplate.platform.controller.planning.plan import START_ATTEMPTS, plan, running_counts
 from hotplate.platform.store.records import DesiredState, RolloutOutcome
@@ -273,3 +274,93 @@ def test_a_scale_up_that_does_not_fit_is_said_beside_what_serves() -> None:
     said = "1 replica ready; 1 replica waits for room: needs 2.0 CPUs: 2.0 of 2.0 are taken"
     assert (step.status, step.reason) == ("running", said)
     assert {scale.count for scale in step.scales} == {2}
+
+
+@pytest.mark.parametrize(
+    ("ready", "waiting", "allocated", "is_ready"),
+    [
+        (0, 0, None, False),
+        (0, 3, None, False),
+        (1, 0, None, False),
+        (1, 1, None, False),
+        (1, 2, None, True),
+        (2, 1, None, True),
+        (2, 0, None, False),
+        (3, 0, None, True),
+        (1, 0, 1, True),
+        (1, 0, 2, False),
+    ],
+)
+def test_a_roll_out_ends_once_all_that_have_room_are_ready(
+    ready: int, waiting: int, allocated: int | None, is_ready: bool
+) -> None:
+    replicas = [replica(f"r{n}", 2) for n in range(ready)]
+    replicas += [replica(f"w{n}", 2, ReplicaState.PENDING) for n in range(waiting)]
+    allocations = {} if allocated is None else {key(2): Allocation(allocated, "quota")}
+    now = observed(deployment(NEXT, OLD), *replicas, desired={key(1): 3}, allocations=allocations)
+    verdict = plan(now).verdict
+    assert (verdict is not None and verdict.outcome is RolloutOutcome.READY) is is_ready
+
+
+@pytest.mark.parametrize(
+    ("restarts", "state", "age_s", "fails"),
+    [
+        (START_ATTEMPTS - 2, ReplicaState.BACKOFF, 10, False),
+        (START_ATTEMPTS - 1, ReplicaState.STARTING, 10, False),
+        (START_ATTEMPTS, ReplicaState.STARTING, 10, True),
+        (0, ReplicaState.STARTING, 10_000, False),
+        (1, ReplicaState.STARTING, 10_000, True),
+    ],
+)
+def test_a_start_fails_after_its_attempts_or_its_time(
+    restarts: int, state: ReplicaState, age_s: float, fails: bool
+) -> None:
+    starting = replica("a", 1, state, restarts=restarts, created_at=NOW - age_s, reason="exited")
+    verdict = plan(observed(deployment(NEW, None), starting)).verdict
+    assert (verdict is not None) is fails
+    if verdict is not None:
+        attempts = restarts + (state is ReplicaState.BACKOFF)
+        assert verdict.reason == f"service 'Echo' cannot start: exited (attempt {attempts})"
+
+
+def test_a_start_has_exactly_its_time() -> None:
+    limit_s = service(1).workload.cold_start_timeout_s
+    for age_s, fails in ((limit_s, False), (limit_s + 1, True)):
+        starting = replica("a", 1, ReplicaState.STARTING, restarts=1, created_at=NOW - age_s)
+        assert (plan(observed(deployment(NEW, None), starting)).verdict is not None) is fails
+
+
+def test_a_replica_that_was_ready_does_not_fail_its_revision() -> None:
+    crashed = replica("a", 1, ReplicaState.BACKOFF, restarts=9, ready_at=NOW - 5)
+    assert plan(observed(deployment(NEW, None), crashed)).verdict is None
+
+
+def test_a_revision_that_failed_has_no_replicas() -> None:
+    failed = revision(2, RolloutOutcome.FAILED)
+    step = plan(observed(deployment(failed, OLD), desired={key(1): 1, key(2): 1}))
+    assert step.targets == {key(1): 1, key(2): 0}
+
+
+def test_a_roll_out_has_as_many_as_its_policy_wants_but_for_what_queries_turn_on() -> None:
+    kept = {1: (service(1, least=2),)}
+    assert plan(observed(deployment(NEW, None), services=kept)).targets == {key(1): 2}
+    labels = ({"key": "autoscaling/enabled", "value": "true"},)
+    by_queries = deployment(NEW, None, labels=labels)
+    assert plan(observed(by_queries, services=kept)).targets == {key(1): 1}
+    most = service(1).policy.max_replicas
+    step = plan(observed(deployment(NEXT, OLD), desired={key(1): most + 3}))
+    assert step.targets[key(2)] == most
+
+
+def test_of_what_is_busy_the_least_busy_and_the_youngest_goes_first() -> None:
+    old = replica("old", created_at=NOW - 50)
+    young = replica("young", created_at=NOW - 5)
+    for busy, victim in (
+        ({"old": 1, "young": 1}, "young"),
+        ({"old": 1, "young": 2}, "old"),
+        ({"old": 1}, "young"),
+        ({"young": 1}, "old"),
+        ({}, "young"),
+    ):
+        now = observed(deployment(OLD, OLD), old, young, desired={key(1): 1}, busy=busy)
+        assert plan(now).draining == {victim}

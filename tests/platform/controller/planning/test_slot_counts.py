@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from hotplate.platform.controller.planning.slot_counts import SlotCounts
 from hotplate.platform.controller.planning.workloads import Service
 from hotplate.serving.gateway.protocol.routes import RouteDemand
@@ -94,3 +96,48 @@ def test_tasks_count_by_their_own_slots() -> None:
     assert counts.load(of(tasks=True), requests, tasks) == (1, tasks)
     assert counts.load(of(), requests, tasks) == (32, requests)
     assert counts.load(of(tasks=True), None, tasks) == (32, None)
+
+
+@pytest.mark.parametrize("number", [0, -1, "7", None, 7])
+def test_a_stored_number_counts_if_it_is_one(number: object) -> None:
+    stored = {"revision": 1, "told": TOLD, "number": number, "said": ""}
+    counts = SlotCounts()
+    counts.restore(of(), {"slots": stored})
+    memory = counts.memory(of().workload.key)
+    assert memory is not None
+    assert memory["number"] == (7 if number == 7 else 0)
+
+
+def test_what_was_announced_is_saved_once() -> None:
+    counts, known = SlotCounts(), of().workload.key
+    assert counts.is_saved(known)
+    counts.update([of()], [there("a", TOLD)], [], "")
+    assert not counts.is_saved(known)
+    counts.memory(known)
+    assert counts.is_saved(known)
+
+
+def test_what_is_known_of_other_revisions_is_forgotten() -> None:
+    counts = SlotCounts()
+    counts.update([of()], [there("a", TOLD)], [RouteDemand(learnt={"a": 4})], "")
+    counts.forget([1, 2])
+    assert counts.of(of()).number == 4
+    assert not counts.is_saved(of().workload.key)
+    counts.forget([2])
+    assert counts.memory(of().workload.key) is None
+    assert counts.is_saved(of().workload.key)
+    assert counts.of(of()).number == SlotCounts().of(of()).number
+
+
+def test_what_a_replica_reported_stays_after_it_is_stored_memory_or_not() -> None:
+    counts = SlotCounts()
+    counts.update([of()], [there("a", TOLD)], [RouteDemand(learnt={"a": 4})], "")
+    counts.restore(of(), {"slots": {"revision": 1, "told": TOLD, "number": 9, "said": ""}})
+    assert counts.of(of()).number == 4
+
+
+def test_the_learnt_number_in_routes_may_be_a_quarter_off() -> None:
+    counts = SlotCounts()
+    for learnt, routed in ((100, 100), (80, 100), (125, 100), (126, 126), (100, 100)):
+        counts.update([of()], [there("a", TOLD)], [RouteDemand(learnt={"a": learnt})], "")
+        assert counts.initial(there("a"), of()) == routed, learnt
