@@ -41,7 +41,7 @@ def test_a_flag_beats_the_environment_which_beats_the_file_which_beats_the_defau
         ("[platform]\ntls_key = 'k.pem'", {}, "platform.tls_key: 'k.pem' is not allowed"),
         ("[platform]\nprometheus_url = 'prom:9090'", {}, "must be a URL, e.g. http://"),
         ("[platform]\nmodel_endpoints = ['hub']", {}, "must be URLs, e.g. https://hub"),
-        ("[platform]\nmodel_endpoints = [1]", {}, "is no list of texts"),
+        ("[platform]\nmodel_endpoints = [1]", {}, "is not a list of texts"),
         ("[plattform]\nport = 1", {}, "did you mean 'platform'?"),
         ("", {"HOTPLATE_PLATFORM__PROT": "1"}, "did you mean 'port'?"),
         ("[platform]\nport = 'x'", {}, "platform.port: 'x' is not a whole number"),
@@ -51,7 +51,7 @@ def test_a_flag_beats_the_environment_which_beats_the_file_which_beats_the_defau
         ("[platform]\nport = 70000", {}, "platform.port: 70000 is not allowed"),
         ("[platform]\ndeployment_ports = '9-1'", {}, "e.g. 7100-7999"),
         ("[platform", {}, "cannot be read"),
-        ("[platform]\nhosts = [1]", {}, "platform.hosts: [1] is no list of texts"),
+        ("[platform]\nhosts = [1]", {}, "platform.hosts: [1] is not a list of texts"),
         (
             "[platform]\nhosts = ['http://a.b']",
             {},
@@ -81,7 +81,7 @@ def test_what_is_true_or_false_is_so_in_the_environment_too(tmp_path: Path) -> N
     name = "HOTPLATE_PLATFORM__TRUST_ORGANIZATIONS"
     for text, meant in {"false": False, "0": False, "TRUE": True, "1": True}.items():
         assert loaded(tmp_path, environ={name: text}).trust_organizations is meant
-    with pytest.raises(BadSetting, match="'perhaps' is neither true nor false"):
+    with pytest.raises(BadSetting, match="'perhaps' is not true or false"):
         loaded(tmp_path, environ={name: "perhaps"})
 
 

@@ -137,7 +137,7 @@ async def test_a_killed_gateway_comes_back_on_the_same_ports(harmed: Platform, u
     assert [harmed.pid("control-plane"), harmed.pid("agent")] == others
     events = await harmed.hotplate("events")
     assert "the gateway has ended: killed by signal 9" in events
-    assert "its requests were cut off, and can be sent again; it is started again" in events
+    assert "its requests were interrupted, and can be sent again; it is started again" in events
     assert "the gateway works again after" in events
     assert "the one before it: killed by signal 9" in await harmed.hotplate("status")
 

@@ -54,7 +54,7 @@ REFUSED: dict[str, tuple[dict[str, object], str]] = {
     ),
     "no such version": ({"bento": "kitchen:v9"}, "bento 'kitchen:v9' does not exist here"),
     "no bento at all": ({"bento": None}, "bento: null is not a string"),
-    "a bad name": ({"name": "Not_A_Name"}, "'Not_A_Name' is no deployment name"),
+    "a bad name": ({"name": "Not_A_Name"}, "'Not_A_Name' is not a deployment name"),
     "no such service": ({"services": {"Kitchn": {}}}, "did you mean 'Kitchen'?"),
     "no such instance type": (
         {"services": {"Kitchen": {"instance_type": "gpu.9"}}},

@@ -170,7 +170,7 @@ class ForeignFolder:
 
     def _give(self, owner: int, linked: bool, depth: int) -> None:
         if depth < 0:
-            raise OSError(errno.ELOOP, f"more than {DEPTH} folders below each other")
+            raise OSError(errno.ELOOP, f"more than {DEPTH} nested folders")
         os.chown(self._fd, owner, owner)
         with os.scandir(self._fd) as entries:
             for entry in entries:
@@ -190,7 +190,7 @@ class ForeignFolder:
 
     def _files(self, below: str, counts: list[int], depth: int) -> Iterator[tuple[str, int]]:
         if depth < 0:
-            raise OSError(errno.ELOOP, f"more than {DEPTH} folders below each other")
+            raise OSError(errno.ELOOP, f"more than {DEPTH} nested folders")
         with os.scandir(self._fd) as entries:
             for entry in entries:
                 self._check_time()
@@ -223,7 +223,7 @@ class ForeignFolder:
 
     def _check_time(self) -> None:
         if _now() > self._until:
-            raise TimeoutError(errno.ETIMEDOUT, "it takes too long to look at")
+            raise TimeoutError(errno.ETIMEDOUT, "listing it takes too long")
 
 
 def open_file(path: str | Path, flags: int = os.O_RDONLY, *, dir_fd: int | None = None) -> int:
@@ -270,7 +270,7 @@ def _clear(folder: int, until: float) -> list[str]:
         with os.scandir(folder) as entries:
             for entry in entries:
                 if _now() > until:
-                    raise TimeoutError(errno.ETIMEDOUT, "it takes too long to remove")
+                    raise TimeoutError(errno.ETIMEDOUT, "removing it takes too long")
                 if _unlinked(entry.name, folder):
                     gone = True
                 else:
@@ -331,9 +331,9 @@ def _now() -> float:
 def _parts(name: str) -> list[str]:
     parts = name.split("/")
     if any(part in ("", ".", "..") for part in parts):
-        raise OSError(errno.EINVAL, "no name of a file below the folder", name)
+        raise OSError(errno.EINVAL, "not the name of a file below the folder", name)
     return parts
 
 
 def _not_regular(name: str) -> OSError:
-    return OSError(errno.EINVAL, "it is no regular file", name)
+    return OSError(errno.EINVAL, "it is not a regular file", name)

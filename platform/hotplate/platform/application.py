@@ -103,5 +103,5 @@ async def _drop_old_uploads(store: Store, unpacking: Unpacking, settings: ApiSet
                 if not unpacking.busy(upload.artifact.id):
                     await unpacking.drop(upload)
         except (CacheError, StoreFailed, OSError) as error:
-            log.warning("parts of uploads that nobody finished stay until the next try: %s", error)
+            log.warning("parts of unfinished uploads stay until the next attempt: %s", error)
         await asyncio.sleep(settings.upload_sweep_s)

@@ -20,17 +20,17 @@ from hotplate.platform.processes.privacy import UMASK
 
 COMMANDS = {
     "up": ("roles.up", "run the whole platform on this machine"),
-    "doctor": ("doctor", "try which walls this machine can put up around replicas"),
-    "status": ("status", "show what runs, and why there is that much of it"),
+    "doctor": ("doctor", "check which isolation this machine can give replicas"),
+    "status": ("status", "show what runs, and why it has that many replicas"),
     "logs": ("logs", "show what the replicas of a deployment print"),
-    "events": ("events", "show what happened to a deployment, or to all and to the platform"),
+    "events": ("events", "show what happened to one or all deployments, and to the platform"),
     "why": ("why", "explain how many replicas a deployment has, or had"),
-    "quota": ("quota", "show or set what organizations may have"),
+    "quota": ("quota", "show or set the quotas of organizations"),
     "standby": ("standby", "show or set the warm processes that become replicas"),
-    "cache": ("cache", "show what a running agent has, and bring it more"),
-    "control-plane": ("roles.control_plane", "run the API and the controller alone"),
-    "gateway": ("roles.gateway", "run the gateway alone"),
-    "agent": ("roles.agent", "run this node's cache alone"),
+    "cache": ("cache", "show what a running agent has cached, and fetch more"),
+    "control-plane": ("roles.control_plane", "run only the control plane (API and controller)"),
+    "gateway": ("roles.gateway", "run only the gateway"),
+    "agent": ("roles.agent", "run only this node's cache agent"),
     "simulate": ("simulate", "estimate what a trace would cost, and how long requests would wait"),
 }
 """By name: the module below `commands`, and what the command does."""
@@ -79,7 +79,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(
-        "hotplate", description="Serverless GPU model serving you host yourself."
+        "hotplate", description="Self-hosted serverless GPU model serving."
     )
     top.add_argument("--version", action="version", version=f"hotplate {_version()}")
     commands = top.add_subparsers(required=True, metavar="COMMAND", parser_class=_Command)

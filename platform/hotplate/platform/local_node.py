@@ -108,15 +108,15 @@ def tenancy_of(unwalled: str, settings: PlatformSettings) -> Tenancy:
 def _unwalled(isolation: Isolation, settings: PlatformSettings) -> str:
     """What it means that replicas are not kept apart."""
     served = "every organization" if settings.trust_organizations else "one organization"
-    means = "not all walls around replicas can be put up here"
+    means = "replicas cannot be fully isolated here"
     if isolation.refusal:
         means = (
-            "replicas can read and change the platform's own files and each other's, as programs "
-            "of this user, because no walls can be put up here"
+            "replicas can read and change the platform's own files and each other's, like any "
+            "program of this user, because replicas cannot be isolated here"
         )
     return (
         f"{means} ({isolation.missing}); deployments of {served} are served: 'hotplate doctor' "
-        "says what is open, and what to allow"
+        "says what is missing, and how to allow it"
     )
 
 

@@ -19,10 +19,10 @@ TRIED = "a gateway tries it at least every 5 s, and sends requests again once it
 """What becomes of a replica that refuses connections though it is ready."""
 
 _SERVE_MORE = "more replicas (scaling.max_replicas) or slots (traffic.concurrency) serve more"
-_SEE_EVENTS = "'hotplate events {name}' says what became of its replicas"
+_SEE_EVENTS = "'hotplate events {name}' says what happened to its replicas"
 REFUSED = {
-    ShareFull.code: ("no room in the queue", _SERVE_MORE),
-    NoCapacity.code: ("no answer could be expected in time", _SERVE_MORE),
+    ShareFull.code: ("the queue is full", _SERVE_MORE),
+    NoCapacity.code: ("no response was expected in time", _SERVE_MORE),
     DeadlineExceeded.code: ("out of time", _SERVE_MORE),
     NotReady.code: ("no replica became ready in time", _SEE_EVENTS),
     ReplicaFailed.code: ("their replica died", _SEE_EVENTS),
@@ -43,7 +43,7 @@ def out(reason: str, since: str) -> str:
 def abandoned(handlers: int) -> str:
     """WebSockets of a replica whose slots have been given again."""
     counted = "1 abandoned handler" if handlers == 1 else f"{handlers} abandoned handlers"
-    return f"{counted}: WebSockets that go on though their callers have gone"
+    return f"{counted}: WebSockets that still run although their callers have gone"
 
 
 def refused(deployment: str, counts: Mapping[str, int]) -> str:

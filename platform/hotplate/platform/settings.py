@@ -233,7 +233,7 @@ def _converted(where: str, value: Any, kind: Any) -> Any:
     if get_origin(kind) is tuple:  # of texts: a list in the file, joined by commas elsewhere
         parts = value.split(",") if isinstance(value, str) else value
         if not isinstance(parts, list | tuple) or not all(isinstance(one, str) for one in parts):
-            raise BadSetting(f'{where}: {value!r} is no list of texts; write ["one", "two"]')
+            raise BadSetting(f'{where}: {value!r} is not a list of texts; write ["one", "two"]')
         return tuple(filter(None, (one.strip() for one in parts)))
     if kind is bool:  # of a text, which would be true whatever it says
         return value if isinstance(value, bool) else _truth(where, value)
@@ -253,7 +253,7 @@ def _truth(where: str, value: Any) -> bool:
     truths = {"true": True, "1": True, "false": False, "0": False}
     if isinstance(value, str) and value.lower() in truths:
         return truths[value.lower()]
-    raise BadSetting(f"{where}: {value!r} is neither true nor false")
+    raise BadSetting(f"{where}: {value!r} is not true or false")
 
 
 def _check(name: str, value: object, good: bool, allowed: str) -> None:

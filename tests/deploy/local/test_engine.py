@@ -312,8 +312,8 @@ async def test_a_replica_that_answers_nothing_any_more_is_replaced(tmp_path: Pat
         await until(engine, states(S.UNREADY))
         (replica,) = await until(engine, restarted)
         said = await engine.logs(replica.id, 2)
-        assert said[0].startswith("hotplate: ended: it answered nothing for ")
-        assert "(traffic.timeout of 0.3 s); what blocks its event loop belongs" in said[0]
+        assert said[0].startswith("hotplate: ended: it answered no check for ")
+        assert "(traffic.timeout of 0.3 s); move what blocks its event loop" in said[0]
         assert replica.log_tail[-1] == said[0]
 
 

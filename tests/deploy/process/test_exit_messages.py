@@ -10,15 +10,15 @@ from hotplate.deploy.process.exit_messages import ending
 @pytest.mark.parametrize(
     ("code", "said"),
     [
-        (None, "ended after 2.0 s; how is not known, for its parent ended before"),
-        (0, "exited with code 0 after 2.0 s, though nobody asked it to"),
+        (None, "ended after 2.0 s; how is not known, because its parent had ended before"),
+        (0, "exited with code 0 after 2.0 s, although it was not told to end"),
         (3, "exited with code 3 after 2.0 s"),
         (
             -9,
             "killed by signal 9 after 2.0 s "
-            "(SIGKILL: by hand, or by the kernel for want of memory, which dmesg tells)",
+            "(SIGKILL: by hand, or by the kernel for lack of memory, which dmesg shows)",
         ),
-        (-15, "killed by signal 15 after 2.0 s (SIGTERM: somebody asked it to end)"),
+        (-15, "killed by signal 15 after 2.0 s (SIGTERM: it was told to end)"),
         (
             -11,
             "killed by signal 11 after 2.0 s (SIGSEGV: native code in it crashed; "
@@ -29,7 +29,7 @@ from hotplate.deploy.process.exit_messages import ending
         (
             137,
             "exited with code 137 after 2.0 s (a child of it: SIGKILL: by hand, or by the kernel "
-            "for want of memory, which dmesg tells)",
+            "for lack of memory, which dmesg shows)",
         ),
     ],
 )

@@ -114,10 +114,10 @@ ROUTES = [
         (("--memory", "2 parsecs"), "--memory '2 parsecs' is not a size: write bytes, or KB MB"),
         (("--disk", "-1"), "--disk '-1' is not a size"),
         (("--host", "0.0.0.0"), "0.0.0.0 can be reached from other machines"),
-        (("--peers", "nonsense"), "--peers nonsense is no HOST:PORT"),
-        (("--peers", "127.0.0.1:1"), "--token-file is missing: agents know each other by the"),
+        (("--peers", "nonsense"), "--peers nonsense is not an address"),
+        (("--peers", "127.0.0.1:1"), "--token-file is missing: agents prove themselves with the"),
         (("--memory", "99999999999999999999GB"), "is more than any machine has: write less than"),
-        (("--port", "99999"), "--port 99999 is no port: write 1 to 65535, or 0 = any"),
+        (("--port", "99999"), "--port 99999 is not a port: write 1 to 65535, or 0 = any"),
         (("--host", "nowhere.invalid"), "choose another --host"),
         (("--origin", "foo://x"), "origin foo://x cannot be read: Protocol not known: foo"),
         (("--token-file", "/dev/null"), "--token-file /dev/null holds no token: write one word"),
@@ -161,7 +161,7 @@ async def test_an_empty_name_is_not_the_folder_that_one_is_in(
 
 def test_an_agent_is_named_by_host_and_port(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["cache", "ls", "--agent", "localhost"]) == 1
-    assert "--agent localhost is no HOST:PORT" in capsys.readouterr().err
+    assert "--agent localhost is not an address" in capsys.readouterr().err
 
 
 async def test_an_output_without_room_is_one_sentence(tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def test_status_of_a_platform_that_is_down_says_what_is_left(
 ) -> None:
     assert main(["status", "--data", str(abandoned.root)]) == 1
     said, failed = capsys.readouterr()
-    assert "control-plane  does not run" in said
+    assert "control-plane  is not running" in said
     assert "| no space left" in said
     assert "is being started again by 'hotplate up'" in said
     assert failed.startswith("hotplate: http://127.0.0.1:1 does not answer")

@@ -36,11 +36,11 @@ def said(*decisions: dict[str, object]) -> list[str]:
 def test_the_decision_in_force_comes_first_and_what_led_to_it_after() -> None:
     found = said(decided(9, "Chat", 2, 3), decided(8, "Embed", 0, 1), decided(7, "Chat", 1, 2))
     assert found == [
-        "chat, Chat (revision 1): 3 wanted since 2026-01-31 15:09:00",
+        "chat, Chat (revision 1): 3 desired since 2026-01-31 15:09:00",
         "  because [9]",
         "  there were 2, with 7 in flight or queued",
         "    before, 2026-01-31 15:07:00: 1 → 2  because [7]",
-        "chat, Embed (revision 1): 1 wanted since 2026-01-31 15:08:00",
+        "chat, Embed (revision 1): 1 desired since 2026-01-31 15:08:00",
         "  because [8]",
         "  there were 0, with 7 in flight or queued",
     ]
@@ -48,7 +48,7 @@ def test_the_decision_in_force_comes_first_and_what_led_to_it_after() -> None:
 
 def test_a_revision_that_was_replaced_is_not_shown_as_in_force() -> None:
     found = said(decided(9, "Chat", 0, 1) | {"revision": 2}, decided(8, "Chat", 3, 0))
-    assert found[0] == "chat, Chat (revision 2): 1 wanted since 2026-01-31 15:09:00"
+    assert found[0] == "chat, Chat (revision 2): 1 desired since 2026-01-31 15:09:00"
     assert found[3:] == ["    before, 2026-01-31 15:08:00: 3 → 0  because [8]"]
 
 
@@ -63,7 +63,7 @@ def test_ten_decisions_are_enough() -> None:
 
 
 def test_that_nothing_is_kept_is_said() -> None:
-    assert said() == ["no decision on chat is kept from before 2026-01-31 16:00:00"]
+    assert said() == ["no decision on chat is stored from before 2026-01-31 16:00:00"]
 
 
 @pytest.mark.parametrize(

@@ -313,7 +313,7 @@ async def test_who_is_out_and_what_was_refused_is_shown_and_told(world: World) -
     )
     assert came.startswith(f"replica {name} gets requests again, after 0.")
     (refused,) = told("RequestsRefused")
-    assert refused.startswith("default/echo refused 3 share_full (no room in the queue); more rep")
+    assert refused.startswith("default/echo refused 3 share_full (the queue is full); more rep")
     assert shown("services")["refused"] == {"share_full": 3}
 
 

@@ -106,7 +106,7 @@ def test_below_a_folder_that_everybody_writes_there_is_no_data_directory(tmp_pat
     shared = tmp_path / "shared"
     shared.mkdir()
     shared.chmod(0o777)
-    with pytest.raises(BadSetting, match=rf"others may write to {shared}.*chmod o-w"):
+    with pytest.raises(BadSetting, match=rf"other users may write to {shared}.*chmod o-w"):
         DataDir.at(shared / "data")
     shared.chmod(0o1777)
     assert DataDir.at(shared / "data").root == shared / "data"
@@ -119,5 +119,5 @@ def test_nor_below_one_that_another_group_writes(tmp_path: Path) -> None:
     shared.chmod(0o770)
     assert DataDir.at(shared / "data"), "our own group's"
     os.chown(shared, -1, NOBODY)
-    with pytest.raises(BadSetting, match="others may write to"):
+    with pytest.raises(BadSetting, match="other users may write to"):
         DataDir.at(shared / "data")

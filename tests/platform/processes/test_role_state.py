@@ -47,7 +47,7 @@ def test_a_note_of_another_version_is_passed_over(tmp_path: Path) -> None:
 def test_every_roles_end_says_what_it_cut_and_what_happens_next(role: str) -> None:
     said = end_of(role, "killed by signal 9")
     assert said.startswith(f"the {role} has ended: killed by signal 9; ")
-    assert "cut" in said
+    assert "interrupted" in said
     assert said.endswith("it is started again")
 
 

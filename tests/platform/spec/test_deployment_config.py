@@ -74,7 +74,7 @@ def test_a_config_that_is_sent_back_stays_the_same() -> None:
         ({"envs": {"A": 1}}, "envs: .* is not a list"),
         (
             {"envs": [{"name": "A"}, {"name": "BENTOCLOUD_DEPLOYMENT_URL", "value": "http://x"}]},
-            r"envs\[1\].name: 'BENTOCLOUD_DEPLOYMENT_URL' is the platform's own .*; leave it out",
+            r"envs\[1\].name: 'BENTOCLOUD_DEPLOYMENT_URL' is the platform's own .*; remove it",
         ),
         (
             {"services": {"Helper": {"envs": [{"name": "HOTPLATE_AGENT_SOCKET", "value": "x"}]}}},
@@ -83,7 +83,7 @@ def test_a_config_that_is_sent_back_stays_the_same() -> None:
         ({"canary": {"versions": {}}}, "canary: Hotplate does not offer "),
         ({"dev": True}, "dev: Hotplate does not offer "),
         ({"secrets": ["hf"]}, "secrets: Hotplate does not offer "),
-        ({"access_authorization": "yes"}, "access_authorization: 'yes' is neither"),
+        ({"access_authorization": "yes"}, "access_authorization: 'yes' is not true or false"),
     ],
 )
 def test_a_wrong_field_is_named_with_its_path(body: dict[str, Any], message: str) -> None:

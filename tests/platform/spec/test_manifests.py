@@ -40,7 +40,7 @@ def test_what_the_client_sends_is_kept_as_it_is() -> None:
         ({"services": PAIR[:1]}, r"dependencies\[0\].service: the bento has no such service"),
         ({"entry_service": "Ecko"}, "entry_service: the bento .* did you mean 'Echo'"),
         ({"models": [3]}, r"manifest.models\[0\]: 3 is not an object"),
-        ({"models": ["bert"]}, r"manifest.models\[0\]: 'bert' is no tag"),
+        ({"models": ["bert"]}, r"manifest.models\[0\]: 'bert' is not a tag"),
         ({"services": [{"name": "Echo", "models": [{}]}]}, r"models\[0\].tag: null"),
         ({"envs": [{"value": "x"}]}, r"manifest.envs\[0\].name: null"),
         ({"schema": {"routes": ["x"]}}, r"manifest.schema.routes\[0\]: 'x' is not an object"),

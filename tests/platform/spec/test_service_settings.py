@@ -105,7 +105,7 @@ def test_what_bentoml_takes_is_taken(overrides: dict[str, Any]) -> None:
         ({"http": []}, r"http: \[\] is not an object"),
         ({"http": {"port": "80"}}, "http.port: '80' is not a whole number"),
         ({"http": {"port": True}}, "http.port: True is not a whole number"),
-        ({"metrics": {"enabled": "yes"}}, "metrics.enabled: 'yes' is neither true nor false"),
+        ({"metrics": {"enabled": "yes"}}, "metrics.enabled: 'yes' is not true or false"),
         ({"extra_ports": 8001}, "extra_ports: 8001 is not a list"),
         ({"ssl": {"certfile": {"a": 1}}}, "ssl.certfile: {'a': 1} is not a string"),
         ({"runner_connection": {"max_age": -1}}, ".*max_age: -1 is not a number above 0"),

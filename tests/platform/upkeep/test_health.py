@@ -52,7 +52,7 @@ async def test_what_is_short_is_shown_at_once_and_told_when_it_lasts(tmp_path: P
     assert health.short == []
     assert [(event.kind, event.message) for event in reversed(events.events())] == [
         ("AgentLost", "the agent does not answer"),
-        ("AgentBack", "the agent is well again, after 9 s"),
+        ("AgentBack", "the agent works again, after 9 s"),
     ]
 
 
@@ -113,7 +113,7 @@ def test_the_page_says_who_runs_what_is_taken_and_what_is_short() -> None:
     }
     said = said_by(show_platform, page)
     assert "(pid 7), started again 2 times; the one before it: killed by signal 9" in said
-    assert "agent          does not run" in said
+    assert "agent          is not running" in said
     assert "one            0.5 of 2.0 CPUs, 4.0 of 4.0 GiB of memory and 1 of 1 GPUs taken" in said
     assert (
         "two            2.0 of 4 x 2.0 CPUs, 4.0 of 4.0 GiB of memory and 1 of 1 GPUs taken" in said
@@ -126,7 +126,7 @@ def test_the_page_says_who_runs_what_is_taken_and_what_is_short() -> None:
     ("running", "advice"),
     [
         ([SUPERVISOR, "gateway"], "the control plane is being started again by 'hotplate up'"),
-        (["gateway"], "which takes them over and cuts no request"),
+        (["gateway"], "which takes them over and interrupts no request"),
         ([], "nothing of the platform runs: start it with 'hotplate up"),
     ],
 )
@@ -142,5 +142,5 @@ def test_without_a_control_plane_the_data_directory_says_what_is_left(
     data.log("control-plane").write_text("ready\nthe disk is [full]\n")
     said = said_by(show_what_is_left, data)
     assert "| the disk is [full]" in said
-    assert said.count("does not run") == len(ROLES) + 1 - len(running)
+    assert said.count("is not running") == len(ROLES) + 1 - len(running)
     assert advice in said

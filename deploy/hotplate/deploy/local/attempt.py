@@ -334,16 +334,16 @@ class Attempt:
 
     def _silence(self, silent_s: float) -> str:
         return (
-            f"ended: it answered nothing for {silent_s:.0f} s after it was found unready, longer "
+            f"ended: it answered no check for {silent_s:.0f} s after it became unready, longer "
             f"than its requests may take (traffic.timeout of {self._workload.request_timeout_s:g} "
-            "s); what blocks its event loop belongs in a plain function (def), or raise the limit"
+            "s); move what blocks its event loop into a plain function (def), or raise the limit"
         )
 
     def _not_ready(self, deadline: float) -> str:
         left_s = deadline - asyncio.get_running_loop().time()
         at = datetime.fromtimestamp(unix_now() + left_s, UTC)
         return (
-            f"its process runs and is not ready yet; it is ended unless it is ready by "
+            f"its process runs and is not ready yet; it will be ended unless it is ready by "
             f"{at:%Y-%m-%d %H:%M:%S} UTC (its cold_start_timeout of "
             f"{self._workload.cold_start_timeout_s:g} s)"
         )
@@ -351,5 +351,5 @@ class Attempt:
     def _lateness(self) -> str:
         return (
             f"not ready within its cold_start_timeout of {self._workload.cold_start_timeout_s:g} s;"
-            " find out what its start waits for, or raise the limit"
+            " check what its start waits for, or raise the limit"
         )

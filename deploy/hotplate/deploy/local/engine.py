@@ -132,7 +132,7 @@ class LocalEngine(Engine):
         self._desired.clear()
         self._settled = True
         for replica in list(self._replicas.values()):
-            self._stop(replica, "everything is being stopped")
+            self._stop(replica, "the platform is stopping")
         await self._tasks.finish()
 
     async def close(self) -> None:
@@ -185,7 +185,8 @@ class LocalEngine(Engine):
                 self._step(loop.time())
             except Exception:  # a bug must not end the loop that starts and stops all replicas
                 log.exception(
-                    "what is desired could not be compared with what there is; again in a second"
+                    "desired and existing replicas could not be compared; the next attempt is in "
+                    "a second"
                 )
                 self._wake_at(loop.time() + _REPAIR_PAUSE_S)
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import signal
 
 _WHY = {
-    signal.SIGKILL: "by hand, or by the kernel for want of memory, which dmesg tells",
-    signal.SIGTERM: "somebody asked it to end",
-    signal.SIGINT: "somebody asked it to end",
-    signal.SIGHUP: "somebody asked it to end",
+    signal.SIGKILL: "by hand, or by the kernel for lack of memory, which dmesg shows",
+    signal.SIGTERM: "it was told to end",
+    signal.SIGINT: "it was told to end",
+    signal.SIGHUP: "it was told to end",
     signal.SIGSEGV: "native code in it crashed; the last lines of its log may say where",
-    signal.SIGBUS: "a file that it had mapped was cut, or native code in it crashed",
-    signal.SIGABRT: "it gave up itself; the last lines of its log may say why",
+    signal.SIGBUS: "a file that it had mappedwas truncated, or native code in it crashed",
+    signal.SIGABRT: "it aborted itself; the last lines of its log may say why",
     signal.SIGILL: "it has code for another kind of CPU",
     signal.SIGFPE: "native code in it crashed; the last lines of its log may say where",
 }
@@ -22,11 +22,13 @@ _SHELL_BASE = 128
 def ending(code: int | None, lasted_s: float) -> str:
     """How it ended: an exit code, the negative of a signal's number, None where nobody knows."""
     if code is None:
-        return f"ended after {lasted_s:.1f} s; how is not known, for its parent ended before"
+        return (
+            f"ended after {lasted_s:.1f} s; how is not known, because its parent had ended before"
+        )
     if code < 0:
         return f"killed by signal {-code} after {lasted_s:.1f} s ({_about(-code)})"
     if code == 0:
-        return f"exited with code 0 after {lasted_s:.1f} s, though nobody asked it to"
+        return f"exited with code 0 after {lasted_s:.1f} s, although it was not told to end"
     said = f"exited with code {code} after {lasted_s:.1f} s"
     number = code - _SHELL_BASE
     return f"{said} (a child of it: {_about(number)})" if number in _WHY else said

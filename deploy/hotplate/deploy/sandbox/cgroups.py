@@ -193,7 +193,7 @@ class Cgroups:
         self._parents = ()
         log.warning(
             "control groups cannot be used (%s): memory limits of replicas are watched, which is "
-            "slower than the kernel; run the platform in a group of its own with Delegate=yes",
+            "slower than the kernel; run the platform in its own control group, with Delegate=yes",
             error,
         )
 

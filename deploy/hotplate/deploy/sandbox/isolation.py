@@ -267,7 +267,7 @@ class MountHelper:
             await loop.sock_sendall(side, plan.written(lines))
             answer = await loop.sock_recv(side, _ANSWER_BYTES)
             if answer != SHOWN:
-                raise OSError(os.fsdecode(answer) or "its mount helper is gone")
+                raise OSError(os.fsdecode(answer) or "its mount helper has ended")
             side.close()
             await until_reaped(self.waits)
             self.waits = 0
@@ -290,7 +290,7 @@ async def _through(
         for pid in beside:
             os.kill(pid, signal.SIGKILL)
             await until_reaped(pid)
-        raise SpawnFailed(f"Its walls cannot be put up: {entered.why_not}.")
+        raise SpawnFailed(f"It cannot be isolated: {entered.why_not}.")
     if helper is not None:
         helper.waits = entered.at_helper
     return Process.of_child(entered.program, scope, beside)

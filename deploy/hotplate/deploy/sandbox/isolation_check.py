@@ -69,7 +69,7 @@ class _Wall:
 WALLS = (
     _Wall(
         "files",
-        "a replica sees none of the platform's files, of other replicas' or of people's",
+        "a replica sees no files of the platform, of other replicas or of users",
         {
             "platform's file": "read the platform's files",
             "other replica's file": "read other replicas' files",
@@ -181,7 +181,7 @@ def _judged(wall: _Wall, got: Mapping[str, str | None], why: str) -> CheckResult
     untried = [name for name in wall.attempts if name not in got]
     if untried:
         return CheckResult(
-            wall.name, CheckState.MISSING, f"it could not be tried{why}", tried=False
+            wall.name, CheckState.MISSING, f"it could not be checked{why}", tried=False
         )
     through = [said for name, said in wall.attempts.items() if got[name] is None]
     if not through:
@@ -211,10 +211,11 @@ def memory(root: Path = Path("/")) -> CheckResult:
         return CheckResult(
             "memory",
             CheckState.WEAK,
-            "limits of memory are watched and not held by the kernel, because no control group can "
-            f"be made here ({error}); run the platform in one of its own, with Delegate=yes",
+            "limits of memory are watched and not enforced by the kernel, because no control group "
+            f"can be created here ({error}); run the platform in its own control group, "
+            "with Delegate=yes",
         )
-    return CheckResult("memory", CheckState.OK, "the kernel holds each replica to its memory")
+    return CheckResult("memory", CheckState.OK, "the kernel enforces each replica's memory limit")
 
 
 def _why(isolation: Isolation) -> str:
@@ -337,7 +338,7 @@ async def _sent(
         found: dict[str, str | None] = json.loads(text)
     except ValueError as error:
         raise DeployError(
-            f"the program that tries the walls has ended with {code}: {text.strip()[-300:]}"
+            f"the program that checks the isolation has ended with {code}: {text.strip()[-300:]}"
         ) from error
     return found
 

@@ -82,6 +82,6 @@ async def _read(loop: asyncio.AbstractEventLoop, descriptor: int) -> bytes:
 
 def _entered(said: bytes) -> LaunchReport:
     if not said:
-        raise SpawnFailed("The launcher to a program's walls has ended without a word.")
+        raise SpawnFailed("The launcher of an isolated program has ended without a message.")
     program, first, at_helper, why_not = os.fsdecode(said).split(" ", 3)
     return LaunchReport(int(program), int(first), int(at_helper), why_not)

@@ -54,8 +54,8 @@ class OwnHosts:
             if not self.know(field):
                 named = f" {host!r}" if (host := host_of(field)[:100]) else ""
                 return (
-                    f"Host{named} is no name of this server: call it by one of its own, "
-                    "or add this one to its setting 'hosts'."
+                    f"Host{named} is not a name of this server: call it by one of its "
+                    "names, or add this one to its setting 'hosts'."
                 )
         return ""
 

@@ -44,11 +44,11 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         required=True, metavar="ACTION", parser_class=argparse.ArgumentParser
     )
     for name, named, text in (
-        ("pull", "URL", "bring all files of a URL to the node"),
+        ("pull", "URL", "fetch all files of a URL to the node"),
         ("ls", "", "list what the node has"),
-        ("verify", "", "read everything again; drop and name what is damaged"),
+        ("verify", "", "read all files again; drop and list damaged ones"),
         ("rm", "NAME", "drop a URL, a tree or a blob"),
-        ("warm", "NAME", "bring a URL or a tree into memory"),
+        ("warm", "NAME", "load a URL or a tree into memory"),
     ):
         action = actions.add_parser(name, help=text)
         if named:
@@ -66,9 +66,11 @@ def run(arguments: argparse.Namespace) -> int:
     """Ask the agent and print; the exit status. Raises PlatformError with one sentence."""
     agent = arguments.agent or os.environ.get("HOTPLATE_AGENT", "")
     if not agent:
-        raise BadSetting("--agent HOST:PORT is missing: name the agent to ask")
+        raise BadSetting("--agent HOST:PORT is missing: write the agent's address")
     if "://" not in agent and not flags.is_address(agent):
-        raise BadSetting(f"--agent {agent} is no HOST:PORT: write for instance 127.0.0.1:7070")
+        raise BadSetting(
+            f"--agent {agent} is not an address: write HOST:PORT, for instance 127.0.0.1:7070"
+        )
     file = arguments.token_file or os.environ.get("HOTPLATE_AGENT_TOKEN_FILE", "")
     token = secret_flags.read(file) if file else own_token.find(agent.rpartition("/")[2])
     try:

@@ -70,7 +70,7 @@ def _walls(data: DataDir, settings: PlatformSettings) -> list[CheckResult]:
         try:
             return asyncio.run(inspect(folder, Isolation([folder], **shown)))
         except (OSError, DeployError) as error:
-            raise PlatformError(f"the walls could not be tried: {error}") from error
+            raise PlatformError(f"the isolation could not be checked: {error}") from error
 
 
 def of_files(data: DataDir, user: int) -> list[CheckResult]:
@@ -164,7 +164,7 @@ def _read_as(name: str, state: CheckState, sentence: str) -> CheckResult:
 def _show(findings: Sequence[CheckResult], advised: Sequence[str]) -> None:
     console = page_console()
     who = "root" if os.geteuid() == 0 else f"user {os.geteuid()}"
-    console.print(f"Walls around replicas, tried as {who} on {kernel()}:", soft_wrap=True)
+    console.print(f"Isolation of replicas, checked as {who} on {kernel()}:", soft_wrap=True)
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     table.add_column("wall", no_wrap=True)
     for heading in ("", "found by", "what it means"):
@@ -179,6 +179,6 @@ def _show(findings: Sequence[CheckResult], advised: Sequence[str]) -> None:
         say(console, escape(sentence))
     missing = [finding.name for finding in findings if finding.state is CheckState.MISSING]
     if missing:
-        say(console, f"Missing: {', '.join(missing)}. SECURITY.md says what that means.")
+        say(console, f"Missing: {', '.join(missing)}. SECURITY.md explains what that means.")
     else:
-        say(console, "Every wall that this platform promises is up.")
+        say(console, "Replicas are isolated as this platform promises.")

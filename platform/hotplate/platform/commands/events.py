@@ -19,8 +19,8 @@ from hotplate.platform.processes.data_dir import DataDir
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", nargs="?", help="one deployment (all)")
-    parser.add_argument("--lines", type=int, default=100, help="number of last events (100)")
-    parser.add_argument("-f", "--follow", action="store_true", help="also show events to come")
+    parser.add_argument("--lines", type=int, default=100, help="number of events to show (100)")
+    parser.add_argument("-f", "--follow", action="store_true", help="also show new events")
     add_platform_flags(parser)
 
 

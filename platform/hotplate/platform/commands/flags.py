@@ -33,7 +33,7 @@ def add_metrics_token(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--metrics-token-file",
         metavar="FILE|no",
-        help="file with a token for /metrics beside the cluster's; no: anybody may read them",
+        help="file with a token for /metrics in addition to the cluster's; no: no token is needed",
     )
 
 
@@ -69,7 +69,7 @@ def peers_of(text: str) -> tuple[str, ...]:
     peers = tuple(filter(None, (one.strip() for one in text.split(","))))
     for peer in peers:
         if not is_address(peer):
-            raise BadSetting(f"--peers {peer} is no HOST:PORT: write HOST:PORT,HOST:PORT,…")
+            raise BadSetting(f"--peers {peer} is not an address: write HOST:PORT,HOST:PORT,…")
     return peers
 
 
@@ -79,7 +79,7 @@ def hosts_of(text: str) -> tuple[str, ...]:
     hosts = tuple(filter(None, (one.strip() for one in text.split(","))))
     for host in hosts:
         if not is_host(host):
-            raise BadSetting(f"--hosts {host} is no name or address: write NAME,NAME,…")
+            raise BadSetting(f"--hosts {host} is not a host name or address: write NAME,NAME,…")
     return hosts
 
 

@@ -17,8 +17,10 @@ from hotplate.platform.log_lines import fresh
 def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="the deployment")
     parser.add_argument("--replica", default="", help="only this replica (all)")
-    parser.add_argument("--lines", type=int, default=100, help="last lines per replica (100)")
-    parser.add_argument("-f", "--follow", action="store_true", help="also show lines to come")
+    parser.add_argument(
+        "--lines", type=int, default=100, help="number of lines to show per replica (100)"
+    )
+    parser.add_argument("-f", "--follow", action="store_true", help="also show new lines")
     add_platform_flags(parser)
 
 

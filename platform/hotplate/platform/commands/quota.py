@@ -36,7 +36,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     for flag in ("replicas", "gpus", "cpus", "standby"):
         parser.add_argument(f"--{flag}", metavar="N", help=f"limit on {flag}, or 'unlimited'")
     parser.add_argument("--memory", metavar="SIZE", help="limit on memory, or 'unlimited'")
-    parser.add_argument("--weight", metavar="W", help="its share when resources are short (1)")
+    parser.add_argument("--weight", metavar="W", help="its weight when resources are scarce (1)")
     parser.add_argument(
         "--priority", metavar="P", help="the highest priority it may use, 0 (first) to 7 (last) (3)"
     )
@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
         if len(words) > 1:
             raise BadSetting(f"quota {' '.join(words)}: write quota [ORGANIZATION], or quota set")
         if _given(arguments):
-            raise BadSetting("limits are set by: hotplate quota set ORGANIZATION --gpus 4 …")
+            raise BadSetting("to set limits, write: hotplate quota set ORGANIZATION --gpus 4 …")
         shown = [ask(_path(words[0]))] if words else ask("/quotas")
     # A row in one line, also where nobody says how wide it may be.
     width = max(Console().width, 120)
@@ -99,7 +99,7 @@ def _changes(arguments: argparse.Namespace) -> dict[str, Any]:
     given = _given(arguments)
     if not given:
         flags = ", ".join(f"--{flag}" for flag in (*FLAGS, *RANKS))
-        raise BadSetting(f"quota set changes nothing: give some of {flags}")
+        raise BadSetting(f"quota set changes nothing: give at least one of {flags}")
     ranks = {flag: _rank(flag, given.pop(flag)) for flag in RANKS if flag in given}
     return {"limit": {FLAGS[flag]: _limit(flag, text) for flag, text in given.items()}} | ranks
 

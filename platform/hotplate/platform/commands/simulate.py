@@ -41,20 +41,25 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     several: dict[str, Any] = {"nargs": "+", "action": "extend"}
     requests.add_argument("--trace", **several, metavar="FILE", help="CSV of requests")
     requests.add_argument(
-        "--log", **several, metavar="FILE", help="what `why NAME --log` printed, to play it again"
+        "--log",
+        **several,
+        metavar="FILE",
+        help="demand as `why NAME --log` printed it, instead of a trace",
     )
     parser.add_argument(
         "--policy", **several, metavar="NAME", help="policies to compare, or all (ours)"
     )
-    parser.add_argument("--cold-start", metavar="S", help="seconds that every start takes (60)")
+    parser.add_argument("--cold-start", metavar="S", help="duration of every start, seconds (60)")
     parser.add_argument("--concurrency", metavar="N", help="slots of a replica (1)")
-    parser.add_argument("--instances", metavar="N", help="GPUs that there are (no limit)")
+    parser.add_argument("--instances", metavar="N", help="number of GPUs (no limit)")
     parser.add_argument(
         "--weight", **several, metavar="ORG=W", help="weight of an organization's share (1)"
     )
-    parser.add_argument("--quota", **several, metavar="ORG=N", help="GPUs it may have (no limit)")
     parser.add_argument(
-        "--standby", metavar="N|auto", help="empty instances kept ready, or as planned (0)"
+        "--quota", **several, metavar="ORG=N", help="GPUs that an organization may have (no limit)"
+    )
+    parser.add_argument(
+        "--standby", metavar="N|auto", help="number of empty instances kept ready, or auto (0)"
     )
     parser.add_argument(
         "--price",
@@ -65,7 +70,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "--seed",
         metavar="N",
         default="0",
-        help="seed of the random numbers where a trace leaves something open (0)",
+        help="seed of the random numbers, for traces that only have rates (0)",
     )
     parser.add_argument("--json", action="store_true", help="figures as JSON")
     parser.add_argument(

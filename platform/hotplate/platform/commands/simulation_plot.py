@@ -41,7 +41,7 @@ def drawn(policy: str, fleets: Sequence[SimulatedDeployment]) -> Drawing:
     curves = {
         "requests in flight and queued": line.demand,
         "replicas: starting, ready and draining": line.replicas,
-        "mean wait of the requests that came then, seconds": line.wait_s,
+        "mean wait of the requests that came in that time, seconds": line.wait_s,
     }
     requests = sum(len(fleet.waits_s) for fleet in fleets)
     title = f"{policy}: {_count(requests, 'request')} to {_count(len(fleets), 'deployment')}"

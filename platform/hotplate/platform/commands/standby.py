@@ -20,21 +20,32 @@ FLAGS = ("memory_share", "unused_s", "min_starts", "calm_s")
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("action", nargs="?", choices=["set"], help="change how many there are")
+    parser.add_argument(
+        "action", nargs="?", choices=["set"], help="change how many standbys are kept"
+    )
     parser.add_argument(
         "how", nargs="?", help="off, automatic, a number per environment, or default: as configured"
     )
     parser.add_argument(
-        "--memory-share", type=float, metavar="X", help="share of the memory for them, 0 to 1"
+        "--memory-share", type=float, metavar="X", help="share of the memory for standbys, 0 to 1"
     )
     parser.add_argument(
-        "--unused-s", type=float, metavar="S", help="how long they are kept after the last start"
+        "--unused-s",
+        type=float,
+        metavar="S",
+        help="how long standbys are kept after the last start",
     )
     parser.add_argument(
-        "--min-starts", type=int, metavar="N", help="starts in 7 days from which there are any"
+        "--min-starts",
+        type=int,
+        metavar="N",
+        help="least starts in 7 days for an environment to have any",
     )
     parser.add_argument(
-        "--calm-s", type=float, metavar="S", help="pause between the last start and making one"
+        "--calm-s",
+        type=float,
+        metavar="S",
+        help="pause between the last start and making a standby",
     )
     parser.add_argument("--json", action="store_true", help="print one line of JSON")
     add_platform_flags(parser)
@@ -66,7 +77,9 @@ def wish_of(arguments: argparse.Namespace) -> dict[str, Any] | None:
     how = arguments.how
     if not arguments.action:
         if wish:
-            raise BadSetting("standby shows what there is: change it with hotplate standby set …")
+            raise BadSetting(
+                "standby only shows the standbys: change them with hotplate standby set …"
+            )
         return None
     for name, value in wish.items():
         if not math.isfinite(value):
@@ -75,16 +88,16 @@ def wish_of(arguments: argparse.Namespace) -> dict[str, Any] | None:
             )
     if how == "default":
         if wish:
-            raise BadSetting("standby set default takes no flags: it takes back all that was set")
+            raise BadSetting("standby set default takes no flags: it removes all that was set")
         return None
     if how is None and not wish:
-        raise BadSetting("standby set: say off, automatic, a number, or default")
+        raise BadSetting("standby set: write off, automatic, a number, or default")
     if how in ("off", "automatic"):
         wish["mode"] = how
     elif how is not None:
         if not (how.isascii() and how.isdigit()):
             raise BadSetting(
-                f"standby set {how}: say off, automatic, a number per environment, or default"
+                f"standby set {how}: write off, automatic, a number per environment, or default"
             )
         wish |= {"mode": "fixed", "count": int(how)}
     return wish
@@ -111,7 +124,7 @@ def show_standbys(console: Console, shown: Mapping[str, Any]) -> None:
             f"one is warm {pool['refill_s']:.1f} s after it was begun"
         )
     if not shown["pools"]:
-        console.print("no replica has been started yet, so there is nothing to keep ready")
+        console.print("no replica has started yet, so there is no standby to keep ready")
 
 
 def mode_sentence(settings: Mapping[str, Any]) -> str:

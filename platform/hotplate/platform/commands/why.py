@@ -27,7 +27,9 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="the deployment")
     parser.add_argument("--at", metavar="TIME", help="14:05 or 2026-01-31T14:05:30 (now)")
     parser.add_argument(
-        "--log", action="store_true", help="everything that is kept, as JSON lines for `simulate`"
+        "--log",
+        action="store_true",
+        help="all stored demand and decisions, as JSON lines for `simulate`",
     )
     add_platform_flags(parser)
 
@@ -63,13 +65,13 @@ def show_why(
 ) -> None:
     """`decisions` are the newest first, up to `now`, as the API gives them."""
     if not decisions:
-        console.print(f"no decision on {name} is kept from before {_time(now)}")
+        console.print(f"no decision on {name} is stored from before {_time(now)}")
     by_service = defaultdict(list)
     for one in decisions:
         by_service[one["service"]].append(one)
     for service, (last, *before) in sorted(by_service.items()):
         console.print(
-            f"[bold]{name}[/], {service} (revision {last['revision']}): {last['desired']} wanted "
+            f"[bold]{name}[/], {service} (revision {last['revision']}): {last['desired']} desired "
             f"since {_time(datetime.fromisoformat(last['at']).astimezone(now.tzinfo))}"
         )
         console.print(f"  {escape(last['reason'])}")

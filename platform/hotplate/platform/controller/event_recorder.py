@@ -118,7 +118,7 @@ class EventRecorder:
                     state, "QueryUnknown", f"{problem}; the replicas stay as they are"
                 )
             else:
-                await self._event(state, "QueryAnswered", "all queries are answered again")
+                await self._event(state, "QueryAnswered", "all queries return results again")
 
     async def record_problems(self, state: DeploymentState, replicas: Sequence[Replica]) -> None:
         """Keep crashes, failing checks, finished cold starts, builds, and why something waits for

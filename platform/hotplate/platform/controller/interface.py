@@ -29,7 +29,7 @@ class Rollout:
     """It waits for room, a build, or the end of a pause after a crash: clients should see it."""
 
 
-UNSEEN = Rollout("the controller has not looked at it yet")
+UNSEEN = Rollout("the controller has not handled it yet")
 
 
 @dataclass(frozen=True)

@@ -67,7 +67,7 @@ class DeploymentPages:
             if only := await self._store.run(self._store.identities.only_organization):
                 return only
             raise Unauthorized("this installation has more than one organization")
-        raise Unauthorized("you do not ask from the machine itself")
+        raise Unauthorized("your browser is not on the machine itself")
 
     async def _shown(self, request: web.Request, deployment: Deployment) -> web.Response:
         events = await self._store.run(self._store.history.events, deployment.id, EVENTS)

@@ -40,7 +40,7 @@ class EventLog:
             if self._path.stat().st_size > MAX_BYTES:
                 self._path.replace(self._aside)
         except OSError as error:
-            log.warning("the event is not kept: %s", error)
+            log.warning("the event is not stored: %s", error)
 
     def events(self, limit: int = 100) -> list[EventRecord]:
         """The last ones, newest first."""

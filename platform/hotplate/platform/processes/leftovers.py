@@ -19,7 +19,7 @@ async def end_builds(data: DataDir) -> None:
     marks = await asyncio.to_thread(attempts, data.folder("environments"))
     builds = Process.find(REPLICA_DIR, list(map(str, marks)))
     if builds:
-        log.warning("%d processes of builds that were cut off are ended", len(builds))
+        log.warning("%d processes of interrupted builds are ended", len(builds))
     await asyncio.gather(*(build.terminate(0) for build in builds))
 
 

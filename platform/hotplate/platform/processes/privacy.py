@@ -38,8 +38,8 @@ def make_private(path: Path, instead: str) -> None:
         if not _tightened(fd):
             mode = stat.S_IMODE(about.st_mode)
             raise BadSetting(
-                f"others may enter {path} (mode {mode:o}), and its file system does not let that "
-                f"be changed; {instead}"
+                f"other users may enter {path} (mode {mode:o}), and its file system does not let "
+                f"that be changed; {instead}"
             )
     finally:
         os.close(fd)
@@ -54,8 +54,8 @@ def check_above(path: Path, instead: str) -> None:
         writers = about.st_mode & (stat.S_IWOTH | (0 if about.st_gid in ours else stat.S_IWGRP))
         if writers and not about.st_mode & stat.S_ISVTX:
             raise BadSetting(
-                f"others may write to {folder} (mode {stat.S_IMODE(about.st_mode):o}), so that "
-                f"they could exchange what is below it: 'chmod o-w,g-w {folder}', or {instead}"
+                f"other users may write to {folder} (mode {stat.S_IMODE(about.st_mode):o}), so "
+                f"that they could replace what is below it: 'chmod o-w,g-w {folder}', or {instead}"
             )
 
 

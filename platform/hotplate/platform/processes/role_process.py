@@ -75,7 +75,7 @@ class RoleProcess:
         host, port = self.role.address
         if why := obstacle(host, port):
             raise CannotStart(
-                f"port {port} of {host} cannot be listened on ({why}): stop what uses it, "
+                f"port {port} of {host} is not free ({why}): stop the program that uses it, "
                 "or choose another --port or --host"
             )
 

@@ -14,10 +14,10 @@ SUPERVISOR = "up"
 ROLES = ("agent", "gateway", "control-plane")
 
 _CUT = {
-    "agent": "replicas went on and no request was cut; those that are starting wait for it",
-    "gateway": "its requests were cut off, and can be sent again",
-    "control-plane": "replicas and gateway went on and no request was cut; an upload or deploy "
-    "under way can be sent again",
+    "agent": "replicas went on and no request was interrupted; starting replicas wait for it",
+    "gateway": "its requests were interrupted, and can be sent again",
+    "control-plane": "replicas and gateway went on and no request was interrupted; an unfinished "
+    "upload or deploy can be sent again",
 }
 
 

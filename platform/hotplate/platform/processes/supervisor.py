@@ -108,7 +108,7 @@ class Supervisor:
         await role.start()
         if role.adopted and not was_adopted:
             pid = role.process.pid
-            self._terminal.say(f"{role.role.name}: goes on from before (pid {pid})", "dim")
+            self._terminal.say(f"{role.role.name}: still runs from before (pid {pid})", "dim")
 
     async def _healthy(self, role: RoleProcess) -> None:
         """Wait until the role answers; one that an earlier `up` has left and that does not is

@@ -70,4 +70,4 @@ def check_annotations(labels: Sequence[Mapping[str, str]], path: str) -> None:
         if key == MAX_REPLICAS and not (value.isascii() and value.isdecimal() and len(value) < 4):
             raise Invalid(f"{path}[{index}].value: {key} is 0 to 999, not {value!r:.80}")
     if said.get(ENABLED) == "true" and not split_queries(said.get(QUERIES, "")):
-        raise Invalid(f"{path}: {ENABLED} is true and {QUERIES} has no query: nothing could decide")
+        raise Invalid(f"{path}: {ENABLED} is true and {QUERIES} has no query: nothing would decide")

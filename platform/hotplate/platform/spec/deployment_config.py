@@ -84,7 +84,7 @@ def _envs(fields: Fields) -> list[dict[str, str]]:
         if is_reserved(pair["name"]):
             raise Invalid(
                 f"{fields.at('envs')}[{index}].name: {pair['name']!r} is the platform's own in "
-                "every replica, so no value can be given to it; leave it out"
+                "every replica, so it cannot be set; remove it"
             )
     return pairs
 
@@ -96,7 +96,7 @@ def _check_declared(manifest: Mapping[str, Any]) -> None:
         if is_reserved(item["name"]) and item.get("stage") != "build":
             raise Invalid(
                 f"bento: its service declares {item['name']!r} in envs, which is the platform's "
-                "own in every replica; take it out of the envs of @bentoml.service and build the "
+                "own in every replica; remove it from the envs of @bentoml.service and build the "
                 "bento again"
             )
 
@@ -107,8 +107,8 @@ def _instance_type(fields: Fields, path: str, types: Collection[str]) -> str | N
     alike = {int(name.rpartition(".")[2]): name for name in types if name.startswith(f"{kind}.")}
     if alike and count.isdecimal() and float(count) > max(alike):
         raise Invalid(
-            f"{path}.instance_type: there is no {asked!r}, no machine here is that large; the "
-            f"largest is {alike[max(alike)]!r}"
+            f"{path}.instance_type: {asked!r} does not exist, since no machine here is that "
+            f"large; the largest is {alike[max(alike)]!r}"
         )
     return fields.choice("instance_type", types)
 

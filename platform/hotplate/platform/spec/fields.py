@@ -45,7 +45,7 @@ class Fields:
     def flag(self, key: str) -> bool:
         value = self._values.get(key)
         if value is not None and not isinstance(value, bool):
-            raise Invalid(f"{self.at(key)}: {_shown(value)} is neither true nor false")
+            raise Invalid(f"{self.at(key)}: {_shown(value)} is not true or false")
         return bool(value)
 
     def number(

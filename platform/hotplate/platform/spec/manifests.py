@@ -84,4 +84,4 @@ def _check_models(fields: Fields) -> None:
         path = f"{fields.at('models')}[{index}]"
         tag = model if isinstance(model, str) else Fields(model, path).text("tag")
         if ":" not in tag:
-            raise Invalid(f"{path}: {tag!r} is no tag of the form name:version")
+            raise Invalid(f"{path}: {tag!r} is not a tag of the form name:version")

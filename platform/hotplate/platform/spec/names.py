@@ -18,8 +18,8 @@ def check_name(path: str, name: str) -> str:
     """A bento's or model's name or version, as BentoML allows them. Raises Invalid."""
     if len(name) > _TAG_PART_MAX or not _TAG_PART.fullmatch(name):
         raise Invalid(
-            f"{path}: {name[:_TAG_PART_MAX]!r} is no name; it has up to {_TAG_PART_MAX} letters, "
-            "digits, '-', '_' and '.', and begins and ends with a letter or digit"
+            f"{path}: {name[:_TAG_PART_MAX]!r} is not a name; a name has up to {_TAG_PART_MAX} "
+            "letters, digits, '-', '_' and '.', and begins and ends with a letter or digit"
         )
     return name
 
@@ -28,8 +28,9 @@ def check_deployment_name(path: str, name: str) -> str:
     """A DNS label, since the name becomes part of a host name. Raises Invalid."""
     if len(name) > DEPLOYMENT_NAME_MAX or not _DEPLOYMENT_NAME.fullmatch(name):
         raise Invalid(
-            f"{path}: {name[:80]!r} is no deployment name; it has up to {DEPLOYMENT_NAME_MAX} "
-            "lower-case letters, digits and '-', and begins and ends with a letter or digit"
+            f"{path}: {name[:80]!r} is not a deployment name; a name has up to "
+            f"{DEPLOYMENT_NAME_MAX} lower-case letters, digits and '-', and begins and ends "
+            "with a letter or digit"
         )
     return name
 

@@ -47,7 +47,7 @@ def skipped(manifest: Mapping[str, Any]) -> str:
     if not asked:
         return ""
     return (
-        f"its image asks for {' and '.join(asked)}, which are skipped: replicas have the system of "
+        f"its image asks for {' and '.join(asked)}, which are skipped: replicas use the system of "
         "the machine that they run on, so install there what the service needs"
     )
 

@@ -92,7 +92,7 @@ def after(standing: TaskState, event: Event, gone: Callable[[str], bool]) -> Tas
             # As in BentoML, an answer below 400 is a result.
             if _owns(standing, gateway, gone):
                 return TaskState(Status.COMPLETED if answered < 400 else Status.FAILED, gateway)
-            raise Conflict(f"the task is {status}: nothing waits for this answer")
+            raise Conflict(f"the task is {status}: nothing waits for this response")
 
 
 def _owns(standing: TaskState, gateway: str, gone: Callable[[str], bool]) -> bool:

@@ -58,7 +58,7 @@ def change_of(check: Check, before: Trouble | None, why_not: str, now: float) ->
         if before is None or not before.told:
             return HealthChange(None)
         lasted_s = now - before.since
-        return HealthChange(None, check.back, f"{check.name} is well again, after {lasted_s:.0f} s")
+        return HealthChange(None, check.back, f"{check.name} works again, after {lasted_s:.0f} s")
     if before is None:
         return HealthChange(Trouble(now, why_not))
     if before.told:

@@ -105,7 +105,7 @@ async def _repeat(sweep: Callable[[], Awaitable[None]], period_s: float) -> None
         try:
             await sweep()
         except (CacheError, StoreFailed, OSError) as error:
-            log.warning("what nobody uses stays until the next try: %s", error)
+            log.warning("unused files stay until the next attempt: %s", error)
 
 
 def unused(idle_s: Mapping[str, float], wanted: Set[str] | None, after_s: float) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Walls around replicas that were standbys, and who waits at a standby's mount helper."""
+"""Isolation of replicas that were standbys, and who waits at a standby's mount helper."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ async def test_a_bento_without_version_is_its_latest_uploaded_one(cloud: Cloud) 
         ({"bento": "echo:v9"}, "bento: bento 'echo:v9' does not exist here"),
         ({"bento": "other"}, "bento: no version of 'other' is uploaded"),
         ({"bento": ""}, "bento: '' is not a string"),
-        ({"name": "Not_A_Name"}, "name: 'Not_A_Name' is no deployment name"),
+        ({"name": "Not_A_Name"}, "name: 'Not_A_Name' is not a deployment name"),
         ({"name": "a" * 64}, "63"),
     ],
 )

@@ -60,7 +60,7 @@ FAULTS: Mapping[str, Fault] = {
     "killed": Fault(
         ill(BACKOFF, ending(-9, 3.0), ready_at=1.0),
         "unhealthy",
-        "killed by signal 9 after 3.0 s (SIGKILL: by hand, or by the kernel for want of memory",
+        "killed by signal 9 after 3.0 s (SIGKILL: by hand, or by the kernel for lack of memory",
         (AGAIN,),
     ),
     "native code crashed": Fault(
@@ -139,7 +139,7 @@ def test_the_event_says_it_too_and_where_the_log_is(fault: Fault) -> None:
     assert said.startswith("replica echo-1: ")
     assert fault.found.reason in said
     assert said.endswith("'hotplate logs echo' shows what it printed")
-    assert ("its requests were cut off" in said) == (
+    assert ("its requests were interrupted" in said) == (
         fault.found.state is BACKOFF and fault.found.ready_at is not None
     )
 

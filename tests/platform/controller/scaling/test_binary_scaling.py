@@ -131,14 +131,14 @@ async def test_a_real_prometheus_is_believed_only_in_what_it_knows(
     nan = (await prometheus.read("vector(0) / 0", "up")).value
     assert nan is not None
     assert math.isnan(nan)
-    assert "nothing is scraped" in (await prometheus.read("absent_metric", 'up{job="x"}')).problem
+    assert "no scraped target" in (await prometheus.read("absent_metric", 'up{job="x"}')).problem
     scraped.text = 'rabbitmq_queue_messages_ready{queue="celery-model-training-tasks-gpu"} 4\n'
     await sooner_or_later(prometheus, READY, lambda reading: reading.value == 4)
     scraped.status = 500
-    await sooner_or_later(prometheus, "vector(0)", lambda r: "is not up" in r.problem)
-    assert "no Prometheus is set" in (await Prometheus("").read("x", "up")).problem
+    await sooner_or_later(prometheus, "vector(0)", lambda r: "is down" in r.problem)
+    assert "no Prometheus is configured" in (await Prometheus("").read("x", "up")).problem
     nobody = Prometheus(f"http://127.0.0.1:{free_port()}")
-    assert "cannot be asked" in (await nobody.read("x", "up")).problem
+    assert "cannot be reached" in (await nobody.read("x", "up")).problem
     await asyncio.gather(prometheus.close(), nobody.close())
 
 
@@ -149,13 +149,13 @@ def refused(kind: str) -> web.Response:
 @pytest.mark.parametrize(
     ("answer", "problem"),
     [
-        (lambda: web.Response(text="<html>It works</html>"), "answers 200 without a result"),
-        (lambda: web.Response(text="[" * 100_000), "answers 200 without a result"),
-        (lambda: vector({"value": []}), "answers 200 without a result"),
-        (lambda: vector({"histogram": [0, {}]}), "answers 200 without a result"),
-        (lambda: web.Response(text="null"), "answers 200 without a result"),
-        (lambda: web.Response(status=503, text="Starting"), "answers 503 without a result"),
-        (lambda: web.Response(status=302, headers=ELSEWHERE), "answers 302 without a result"),
+        (lambda: web.Response(text="<html>It works</html>"), "responds with 200 and no result"),
+        (lambda: web.Response(text="[" * 100_000), "responds with 200 and no result"),
+        (lambda: vector({"value": []}), "responds with 200 and no result"),
+        (lambda: vector({"histogram": [0, {}]}), "responds with 200 and no result"),
+        (lambda: web.Response(text="null"), "responds with 200 and no result"),
+        (lambda: web.Response(status=503, text="Starting"), "responds with 503 and no result"),
+        (lambda: web.Response(status=302, headers=ELSEWHERE), "responds with 302 and no result"),
         (lambda: web.Response(text=" " * (MOST_BYTES + 1)), "with more than 4 MiB"),
         (lambda: refused("timeout"), "could not answer 'x': why"),
         (lambda: refused("bad_data"), "QueryInvalid: Prometheus refuses 'x': why"),

@@ -98,7 +98,7 @@ async def test_an_environment_without_bottom_is_refused(
     image = commands(f'cd $VIRTUAL_ENV && python -c "{dig}"')
     bento = bento_with_wheel(tmp_path / "bento", image=image)
     environments = environments_in(tmp_path, isolation)
-    with pytest.raises(EnvironmentFailed, match="folders below each other"):
+    with pytest.raises(EnvironmentFailed, match="nested folders"):
         await ensure(environments, bento)
     assert not list((tmp_path / "environments").glob("*/*/*/venv")), "nothing of it is left"
 

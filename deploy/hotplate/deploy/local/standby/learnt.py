@@ -29,7 +29,7 @@ def recall(file: Path, now: float) -> tuple[StandbyPlanner, dict[str, StandbyPoo
     except FileNotFoundError:
         return StandbyPlanner(now), {}
     except (OSError, ValueError, TypeError, KeyError, MemoryInvalid) as error:
-        log.warning("what was learnt of standbys cannot be read and is begun anew: %s", error)
+        log.warning("what was learnt of standbys cannot be read and is learnt again: %s", error)
         return StandbyPlanner(now), {}
     return planner, pools
 

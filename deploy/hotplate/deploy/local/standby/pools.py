@@ -107,7 +107,7 @@ class StandbyPools(Standbys):
         name = name_of(warm, gpus)
         pool = self._pools.setdefault(name, StandbyPool(warm, tuple(gpus)))
         if pool.warm != warm:  # our own files are of another version, or the host's variables
-            self._lives.end_all(pool, "replicas are born differently now")
+            self._lives.end_all(pool, "replicas are now started in another way")
             pool.warm = warm
         self._plans.planner.started(name, _now(), hit=hit, organization=organization)
         self._wake.set()

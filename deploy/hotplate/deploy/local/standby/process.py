@@ -204,11 +204,11 @@ class StandbyProcess:
         loop = asyncio.get_running_loop()
         while b"\n" not in self._said:
             if len(self._said) > LINE_BYTES:
-                raise StandbyRefused(f"it said a line of more than {LINE_BYTES} bytes")
+                raise StandbyRefused(f"it wrote a line of more than {LINE_BYTES} bytes")
             try:
                 said = await loop.sock_recv(self._channel, 1 << 16)
             except OSError as error:
-                raise StandbyRefused(f"it cannot be heard: {error}") from error
+                raise StandbyRefused(f"its messages cannot be read: {error}") from error
             if not said:
                 raise StandbyRefused(f"it ended; its log ends with: {self.last_words()}")
             self._said += said
@@ -218,7 +218,7 @@ class StandbyProcess:
         except (ValueError, RecursionError):
             answer = None
         if not isinstance(answer, dict):
-            raise StandbyRefused("it said what is no JSON object")
+            raise StandbyRefused("it wrote something other than a JSON object")
         return answer
 
 

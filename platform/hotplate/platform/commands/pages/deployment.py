@@ -77,7 +77,7 @@ def _show_service(console: Console, deployment: str, service: dict[str, Any]) ->
     if service["reason"]:
         say(console, escape(service["reason"]), "  ")
     if service["unserved"]:
-        say(console, f"it cannot be called: {escape(service['unserved'])}", "  ")
+        say(console, f"callers cannot reach it: {escape(service['unserved'])}", "  ")
     if service["refused"]:
         said = notices.refused(deployment, service["refused"])
         say(console, f"refused since their gateway started: {escape(said)}", "  ")

@@ -40,7 +40,9 @@ def role_line(role: Mapping[str, Any]) -> str:
     """One process: since when it runs, and how the one before it ended."""
     since = datetime.fromtimestamp(role["since"], UTC).astimezone().strftime("%m-%d %H:%M:%S")
     line = f"{role['name']:14} "
-    line += f"runs since {since} (pid {role['pid']})" if role["runs"] else "[red]does not run[/]"
+    line += (
+        f"running since {since} (pid {role['pid']})" if role["runs"] else "[red]is not running[/]"
+    )
     if role["restarts"]:
         times = "once" if role["restarts"] == 1 else f"{role['restarts']} times"
         line += f", started again {times}; the one before it: {escape(role['last_end'])}"
@@ -49,9 +51,9 @@ def role_line(role: Mapping[str, Any]) -> str:
 
 def _walls(walls: Mapping[str, Any]) -> str:
     if walls["up"]:
-        return "around every replica"
+        return "every replica is isolated"
     return (
-        f"[red]not all that there should be ({escape(walls['why'])}): 'hotplate doctor' says what "
+        f"[red]incomplete ({escape(walls['why'])}): 'hotplate doctor' says what "
         "replicas can reach[/]"
     )
 
@@ -90,6 +92,6 @@ def what_to_do(running: Sequence[str], data: DataDir) -> str:
     if running:
         return (
             "'hotplate up' has ended and some of its parts have not: run "
-            f"'hotplate up --data {data.root}', which takes them over and cuts no request"
+            f"'hotplate up --data {data.root}', which takes them over and interrupts no request"
         )
     return f"nothing of the platform runs: start it with 'hotplate up --data {data.root}'"

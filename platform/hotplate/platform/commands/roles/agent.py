@@ -19,20 +19,24 @@ log = logging.getLogger("hotplate.agent")
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--data", required=True, help="data directory, which nothing else uses")
+    parser.add_argument("--data", required=True, help="data directory that nothing else uses")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (127.0.0.1)")
-    parser.add_argument("--port", type=int, required=True, help="port to listen on; 0 = any")
-    parser.add_argument("--hosts", default="", help="NAME,… by which others call it, beside --host")
+    parser.add_argument(
+        "--port", type=int, required=True, help="port to listen on; 0 = any free one"
+    )
+    parser.add_argument(
+        "--hosts", default="", help="NAME,… by which others call it, besides --host"
+    )
     origin = parser.add_mutually_exclusive_group()
     origin.add_argument("--origin", default="", help="fsspec URL of the control plane's blobs")
-    origin.add_argument("--origin-file", help="file with that URL, for one that holds a password")
+    origin.add_argument("--origin-file", help="file with that URL, if it contains a password")
     peers = parser.add_mutually_exclusive_group()
     peers.add_argument("--peers", default="", help="HOST:PORT,… of other nodes' agents")
     peers.add_argument("--peers-from", default="", help="file of HOST:PORT lines, or DNS name")
     parser.add_argument("--memory", help="SIZE of the arena (a quarter of the memory)")
     parser.add_argument("--spare", help="SIZE of the arena that is prepared ahead of use (2GiB)")
-    parser.add_argument("--disk", default="0", help="SIZE of disk for files (the whole disk)")
-    parser.add_argument("--disk-reserve", default="0", help="SIZE of disk to leave free")
+    parser.add_argument("--disk", default="0", help="SIZE of disk space for files (the whole disk)")
+    parser.add_argument("--disk-reserve", default="0", help="SIZE of disk space to keep free")
     flags.add_metrics_token(parser)
     parser.add_argument("--token-file", help="file with the cluster's token (one of its own)")
     parser.add_argument(
@@ -67,10 +71,12 @@ def settings_of(arguments: argparse.Namespace) -> AgentSettings:
     peers = flags.peers_of(arguments.peers)
     if (peers or arguments.peers_from) and not arguments.token_file:
         raise BadSetting(
-            "--token-file is missing: agents know each other by the cluster's token, which is in it"
+            "--token-file is missing: agents prove themselves with the cluster's token in that file"
         )
     if not 0 <= arguments.port <= LAST_PORT:
-        raise BadSetting(f"--port {arguments.port} is no port: write 1 to {LAST_PORT}, or 0 = any")
+        raise BadSetting(
+            f"--port {arguments.port} is not a port: write 1 to {LAST_PORT}, or 0 = any"
+        )
     if arguments.memory is not None:
         memory["arena_limit_bytes"] = flags.size_of("--memory", arguments.memory)
     return AgentSettings(

@@ -22,25 +22,25 @@ log = logging.getLogger("hotplate.gateway")
 def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--routes", help="file of routes to serve, without a control plane")
     parser.add_argument("--control-plane", help="URL of the control plane to serve for")
-    parser.add_argument("--token-file", help="file with the cluster's token, and operators'")
+    parser.add_argument("--token-file", help="file with the cluster's and operators' tokens")
     flags.add_metrics_token(parser)
-    parser.add_argument("--state", help="folder to keep the control plane's last routes in")
+    parser.add_argument("--state", help="folder for the control plane's last routes")
     parser.add_argument(
         "--admin", default="", help="HOST:PORT for health and metrics (the file's, or any free)"
     )
     parser.add_argument(
-        "--hosts", default="", help="NAME,… by which browsers call, beside loopback names"
+        "--hosts", default="", help="NAME,… by which browsers call, besides loopback names"
     )
-    parser.add_argument("--settings", help="file of settings, of which [gateway] counts")
+    parser.add_argument("--settings", help="settings file, of which [gateway] is read")
     parser.add_argument(
         "--drain-s",
         default="30",
         metavar="S",
-        help="how long requests may go on after SIGTERM (30)",
+        help="seconds that requests may take after SIGTERM (30)",
     )
-    parser.add_argument("--access-log", help="file that gets a line for every answer")
+    parser.add_argument("--access-log", help="file that gets a line for every response")
     parser.add_argument(
-        "--replace", action="store_true", help="take over from the one that serves --routes now"
+        "--replace", action="store_true", help="take over from the gateway that serves --routes now"
     )
 
 
@@ -91,7 +91,9 @@ def _source(arguments: argparse.Namespace) -> tuple[Linked | Path, str]:
     if arguments.routes is not None:
         token = secret_flags.read(arguments.token_file) if arguments.token_file else ""
         if given := [flag for flag in given if flag != "--token-file"]:
-            raise BadSetting(f"{', '.join(given)} cannot be used with --routes: give one or other")
+            raise BadSetting(
+                f"{', '.join(given)} cannot be used with --routes: give one or the other"
+            )
         return Path(arguments.routes), token
     if len(given) < len(link):
         missing = ", ".join(flag for flag in link if flag not in given)

@@ -24,7 +24,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--verbose",
         action="store_true",
-        help="print every line that the roles log, and not only what happens",
+        help="print every line that the roles log, not only events",
     )
     parser.add_argument("--admin-token", default="", help=argparse.SUPPRESS)
 

@@ -139,8 +139,8 @@ class RouteLinks:
         fleet = request.headers.get(FLEET_FIELD, "")
         if self._lines and fleet != self._fleet:
             raise web.HTTPConflict(
-                text=f"gateways that meet in {self._fleet!r} are connected, and this one meets "
-                f"others in {fleet!r}: start it on their machine, with the same TMPDIR"
+                text=f"the connected gateways share the folder {self._fleet!r}, and this one has "
+                f"{fleet!r}: start it on their machine, with the same TMPDIR"
             )
         self._fleet = fleet
         socket = web.WebSocketResponse(heartbeat=self._heartbeat_s)

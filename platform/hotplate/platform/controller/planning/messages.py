@@ -30,7 +30,7 @@ def replica_problem(replica: Replica) -> str:
     cut = replica.state is ReplicaState.BACKOFF and replica.ready_at is not None
     return (
         f"replica {replica.id}: {failure_of(replica)}; "
-        + ("its requests were cut off; " if cut else "")
+        + ("its requests were interrupted; " if cut else "")
         + f"'hotplate logs {replica.key.deployment}' shows what it printed"
     )
 

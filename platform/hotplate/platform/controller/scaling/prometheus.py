@@ -51,15 +51,15 @@ class Prometheus:
             return Reading(math.nan, at=at)
         states, problem = await self._samples(up)
         if not problem and not states:
-            problem = f"nothing is scraped that '{up}' selects"
+            problem = f"no scraped target matches '{up}'"
         if not problem and not all(state == 1 for state in states):
-            problem = f"a target of '{up}' is not up, so its silence says nothing"
+            problem = f"a target of '{up}' is down, so the missing samples mean nothing"
         return Reading(None, problem, at) if problem else Reading(0.0, at=at)
 
     async def _samples(self, query: str) -> tuple[list[float], str]:
         """The values of an instant query, and why there are none to be had."""
         if not self._url:
-            return [], "no Prometheus is set: set prometheus_url of the platform"
+            return [], "no Prometheus is configured: set prometheus_url of the platform"
         if self._http is None:
             self._http = ClientSession(timeout=ClientTimeout(TIMEOUT_S))
         try:
@@ -72,15 +72,18 @@ class Prometheus:
         except TimeoutError:
             return [], f"Prometheus at {self._url} did not answer in {TIMEOUT_S:g} s"
         except (ClientError, ValueError) as error:
-            return [], f"Prometheus at {self._url} cannot be asked ({error})"
+            return [], f"Prometheus at {self._url} cannot be reached ({error})"
         if len(body) > MOST_BYTES:
             limit = f"{MOST_BYTES >> 20} MiB"
-            return [], f"'{query}' is answered with more than {limit}: let it sum up its series"
+            return [], f"'{query}' is answered with more than {limit}: aggregate its series"
         try:
             return _values(json.loads(body), query)
         except (ValueError, LookupError, TypeError, RecursionError):
-            problem = f"Prometheus at {self._url} answers {status} without a result"
-            return [], f"{problem}: see whether it is one (prometheus_url), and ready"
+            problem = f"Prometheus at {self._url} responds with {status} and no result"
+            return (
+                [],
+                f"{problem}: check that prometheus_url names a Prometheus, and that it is ready",
+            )
 
 
 async def _body(response: ClientResponse) -> bytes:
