@@ -1,84 +1,23 @@
-"""Nobody looks into a folder that a replica, a build or an upload writes but through one module.
+"""Folders that a replica, a build or an upload writes are read through one module only.
 
-Whatever else platform processes do with files stands here, function by function, with whose files
-those are. A function that is not here, or does more than stands here, is to use
-`hotplate.machine.foreign_folder`, or to say whose files it touches.
+All other uses of files by platform processes are listed here, function by function, with the owner
+of the files. A function that is not listed, or does more than is listed, must use
+`hotplate.machine.foreign_folder`, or be listed with the owner of the files that it touches.
 """
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
 from hotplate.serving.replica.payload import PAYLOAD
+from tests.support.file_uses import uses
 
 ROOT = Path(__file__).parents[1]
 SCOPE = ("deploy/hotplate/deploy", "serving/hotplate/serving/replica", "platform/hotplate/platform")
-METHODS = frozenset(
-    (
-        "chmod",
-        "exists",
-        "glob",
-        "hardlink_to",
-        "is_dir",
-        "is_fifo",
-        "is_file",
-        "is_symlink",
-        "iterdir",
-        "lstat",
-        "mkdir",
-        "open",
-        "read_bytes",
-        "read_text",
-        "readlink",
-        "rename",
-        "replace",
-        "rglob",
-        "rmdir",
-        "stat",
-        "symlink_to",
-        "touch",
-        "unlink",
-        "walk",
-        "write_bytes",
-        "write_text",
-    )
-)
-"""Of a path."""
-FUNCTIONS = frozenset(
-    (
-        "chmod",
-        "chown",
-        "fwalk",
-        "lchown",
-        "link",
-        "listdir",
-        "lstat",
-        "makedirs",
-        "mkdir",
-        "mkfifo",
-        "open",
-        "readlink",
-        "remove",
-        "removedirs",
-        "rename",
-        "renames",
-        "replace",
-        "rmdir",
-        "scandir",
-        "stat",
-        "symlink",
-        "truncate",
-        "unlink",
-        "utime",
-        "walk",
-    )
-)
-"""Of `os`; all of `shutil` counts."""
 
 
 class Ours(NamedTuple):
@@ -260,64 +199,6 @@ OURS = {
 }
 
 
-class Use(NamedTuple):
-    function: str
-    what: str
-    line: int
-
-
-def uses(source: str) -> list[Use]:
-    """Where a module touches files by itself."""
-    return list(_uses(ast.parse(source), ()))
-
-
-def _uses(node: ast.AST, within: tuple[str, ...]) -> Iterator[Use]:
-    for child in ast.iter_child_nodes(node):
-        inner = within
-        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            inner = (*within, child.name)
-        for what in _touched(child):
-            yield Use(".".join(within) or "(the module)", what, getattr(child, "lineno", 0))
-        if isinstance(child, ast.Call) and _is_text(child):
-            for argument in child.args:
-                yield from _uses(ast.Expr(argument), inner)
-            yield from _uses(ast.Expr(child.func.value), inner)  # type: ignore[attr-defined]
-        else:
-            yield from _uses(child, inner)
-
-
-def _is_text(call: ast.Call) -> bool:
-    """`text.replace(old, new)`: a path is replaced by one argument."""
-    replaces = isinstance(call.func, ast.Attribute) and call.func.attr == "replace"
-    return replaces and len(call.args) != 1
-
-
-def _touched(node: ast.AST) -> Iterator[str]:
-    match node:
-        case ast.ImportFrom(module="os" | "shutil" as module, names=names):
-            for one in names:
-                if module == "shutil" or one.name in FUNCTIONS:
-                    yield f"{module}.{one.name}"
-        case ast.Import(names=names):
-            for one in names:
-                if one.name in ("os", "shutil", "pathlib") and one.asname:
-                    yield f"{one.name} as {one.asname}"
-        case ast.Name(id="open"):
-            yield "open"
-        case ast.Attribute(value=ast.Name(id="os"), attr=attr) if attr in FUNCTIONS:
-            yield f"os.{attr}"
-        case ast.Attribute(value=ast.Name(id="shutil"), attr=attr):
-            yield f"shutil.{attr}"
-        case ast.Attribute(value=ast.Name(id="os" | "shutil" | "ForeignFolder")):
-            return
-        case ast.Attribute(value=ast.Attribute(attr="ForeignFolder")):
-            return
-        case ast.Attribute(value=ast.Attribute(value=ast.Attribute(attr="_store"))):
-            return  # a part of the store: `self._store.uploads.open`
-        case ast.Attribute(attr=attr) if attr in METHODS:
-            yield f".{attr}"
-
-
 def modules() -> list[str]:
     """Those of platform processes: `deploy/local/records.py`."""
     parts = tuple(part.removeprefix("hotplate.").replace(".", "/") for part in PAYLOAD)
@@ -373,7 +254,7 @@ def test_nothing_is_listed_that_is_not_there() -> None:
         "Path(folder, name).open()",
     ],
 )
-def test_a_look_is_found(source: str) -> None:
+def test_a_use_is_found(source: str) -> None:
     assert uses(source)
 
 
@@ -388,5 +269,5 @@ def test_a_look_is_found(source: str) -> None:
         "json.load(x)",
     ],
 )
-def test_what_is_none_is_not(source: str) -> None:
+def test_what_touches_no_file_is_not_found(source: str) -> None:
     assert not uses(source)
