@@ -1,4 +1,4 @@
-"""What a model gives back: text that comes piece by piece, and what can be said at its end."""
+"""A model's answer: text that comes in pieces, and what is known of it at its end."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 
 class TooLong(Exception):
-    """The messages do not fit into what the model can read."""
+    """The messages have more tokens than the model can read."""
 
     def __init__(self, tokens: int, limit: int) -> None:
         super().__init__(
@@ -19,7 +19,7 @@ class TooLong(Exception):
 
 @dataclass
 class Answer:
-    """One answer while it is made. The fields below `text` are right when `text` has ended."""
+    """An answer while it is made. The fields below `text` are right when `text` has ended."""
 
     prompt_tokens: int
     text: AsyncGenerator[str, None] = field(init=False)
@@ -27,9 +27,9 @@ class Answer:
     finish_reason: str = "stop"
 
     async def pieces(self, stops: Iterable[str] = ()) -> AsyncIterator[str]:
-        """The text, up to the first of `stops` that comes. The model ends when the caller does."""
+        """The text, up to the first of `stops` in it. The model stops when the caller does."""
         stops = [stop for stop in stops if stop]
-        held = ""  # it may be the beginning of a stop
+        held = ""  # this may be the beginning of a stop
         async with aclosing(self.text) as text:
             async for piece in text:
                 held += piece

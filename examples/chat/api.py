@@ -1,4 +1,4 @@
-"""OpenAI's routes; what goes wrong is answered in OpenAI's form, so that its SDK raises it."""
+"""OpenAI's routes; errors have OpenAI's form, so that its SDK raises them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def chat_completions(request: ChatRequest, service: Service) -> dict[str, 
 
 @app.api_route("/{path:path}", methods=["GET", "POST", "DELETE"])
 async def no_route(request: Request) -> Response:
-    """Whatever a mounted application does not know, BentoML would answer in its own form."""
+    """Answers unknown routes here, because BentoML would answer them in its own form."""
     return refusal(404, f"There is no {request.method} {request.url.path} here.")
 
 
@@ -65,8 +65,8 @@ async def too_long(_: Request, wrong: TooLong) -> Response:
 async def unfit(_: Request, wrong: RequestValidationError) -> Response:
     first = wrong.errors()[0]
     param = ".".join(str(part) for part in first["loc"][1:]) or None
-    said = first["msg"].removeprefix("Value error, ")
-    return refusal(400, f"{param}: {said}" if param else said, param)
+    message = first["msg"].removeprefix("Value error, ")
+    return refusal(400, f"{param}: {message}" if param else message, param)
 
 
 @app.exception_handler(Exception)
@@ -74,5 +74,7 @@ async def failed(_: Request, wrong: Exception) -> Response:
     return JSONResponse(error(f"The model failed: {wrong}", "server_error"), 500)
 
 
-def refusal(status: int, said: str, param: str | None = None, code: str | None = None) -> Response:
-    return JSONResponse(error(said, "invalid_request_error", param, code), status)
+def refusal(
+    status: int, message: str, param: str | None = None, code: str | None = None
+) -> Response:
+    return JSONResponse(error(message, "invalid_request_error", param, code), status)

@@ -1,4 +1,4 @@
-"""Ask the chat service with OpenAI's own library: python ask.py URL QUESTION"""
+"""Asks the chat service with OpenAI's own library: python ask.py URL QUESTION"""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from openai import OpenAI
 
 
 def main(url: str, question: str) -> None:
-    client = OpenAI(base_url=f"{url}/v1", api_key="none")  # a deployment asks for none by itself
+    client = OpenAI(
+        base_url=f"{url}/v1", api_key="none"
+    )  # a deployment needs none unless it is protected
     (model,) = client.models.list()
     chunks = client.chat.completions.create(
         model=model.id,

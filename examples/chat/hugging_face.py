@@ -13,7 +13,7 @@ from protocol import ChatRequest
 from transformers import AsyncTextIteratorStreamer, AutoModelForCausalLM, AutoTokenizer
 
 ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
-"""As chat templates name them."""
+"""The roles as chat templates name them."""
 
 
 class HuggingFaceChat:
@@ -73,13 +73,13 @@ class HuggingFaceChat:
         streamer: Counting,
         left: threading.Event,
     ) -> bool:
-        """Whether the model itself ended the answer; it also ends when the caller has left."""
+        """Whether the model itself ended the answer; it also stops when the caller has left."""
         if request.seed is not None:
-            torch.manual_seed(request.seed)  # of all chats: transformers knows no other
+            torch.manual_seed(request.seed)  # for all chats: transformers has no other seed
         sampled = request.temperature > 0
         how = {"temperature": request.temperature, "top_p": request.top_p} if sampled else {}
         try:
-            said = self._model.generate(
+            tokens = self._model.generate(
                 **prompt.to(self._model.device),
                 **how,
                 do_sample=sampled,
@@ -90,17 +90,17 @@ class HuggingFaceChat:
                 ],
             )
         except BaseException:
-            streamer.end()  # else who reads it waits for ever
+            streamer.end()  # otherwise its reader would wait for ever
             raise
         ends = self._model.generation_config.eos_token_id
-        return int(said[0, -1]) in (ends if isinstance(ends, list) else [ends])
+        return int(tokens[0, -1]) in (ends if isinstance(ends, list) else [ends])
 
 
 class Counting(AsyncTextIteratorStreamer):
-    """Also counts the tokens of the answer."""
+    """A streamer that also counts the tokens of the answer."""
 
     tokens = -1
-    """One put is the whole prompt, each further one a token."""
+    """The first put is the whole prompt, and each further one is a token."""
 
     def put(self, value: torch.Tensor) -> None:
         self.tokens += 1

@@ -1,4 +1,4 @@
-"""What OpenAI's chat completions are asked and answer, as far as this service knows them."""
+"""The requests and responses of OpenAI's chat completions, as far as this service knows them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from answer import Answer
 from pydantic import BaseModel, Field, field_validator, model_validator
 
 LONGEST = 1024
-"""Tokens of an answer where the request does not say."""
+"""The most tokens of an answer if the request does not limit them."""
 
 
 class Message(BaseModel):
@@ -22,7 +22,7 @@ class Message(BaseModel):
     @field_validator("content", mode="before")
     @classmethod
     def joined(cls, content: Any) -> Any:
-        """Content may come in parts."""
+        """Joins content that comes in parts."""
         if not isinstance(content, list):
             return content
         texts = [part.get("text") for part in content if isinstance(part, dict)]
@@ -64,7 +64,7 @@ class ChatRequest(BaseModel):
         return [self.stop] if isinstance(self.stop, str) else self.stop
 
     def limit(self, room: int) -> int:
-        """Tokens that the answer may have, where the model has room for so many."""
+        """How many tokens the answer may have, if the model has room for `room`."""
         return min(self.max_completion_tokens or self.max_tokens, room)
 
 
@@ -77,7 +77,7 @@ def error(message: str, kind: str, param: str | None = None, code: str | None = 
 
 
 class Completion:
-    """One answer in OpenAI's words, whole or as a stream of events."""
+    """One answer in OpenAI's form, whole or as a stream of events."""
 
     def __init__(self, model: str, request: ChatRequest, answer: Answer) -> None:
         self._request = request
@@ -101,7 +101,7 @@ class Completion:
         return {**head, "choices": [choice], "usage": self._usage()}
 
     async def events(self) -> AsyncIterator[str]:
-        """Server-sent events. What fails once it streams is an event too."""
+        """Server-sent events. A failure after the start of the stream is an event too."""
         yield self._chunk({"role": "assistant", "content": ""})
         try:
             async for piece in self._answer.pieces(self._request.stops):

@@ -8,7 +8,7 @@ import bentoml
 from api import app
 
 CHAT_MODEL = os.environ.get("CHAT_MODEL", "")
-"""Read where the bento is built, and kept in it for where it runs; empty = the small model."""
+"""It is read when the bento is built, and kept in the bento; empty = the small model."""
 
 image = bentoml.images.Image(python_version="3.11").python_packages("fastapi")
 if CHAT_MODEL:

@@ -1,8 +1,8 @@
-"""A language model of a few kilobytes, made on the spot: it has read one page about Hotplate.
+"""A language model of a few kilobytes, made at the start: it has read one page about Hotplate.
 
-It sees bytes, so every text has tokens. The longest end of the text that it has read before says
-which byte may follow: stupid backoff, Brants et al., "Large Language Models in Machine
-Translation", 2007, whose discount of shorter ends plays no part where only the longest one counts.
+Its tokens are bytes. The longest end of the text that it has read before decides which byte may
+follow: stupid backoff, Brants et al., "Large Language Models in Machine Translation", 2007, without
+the discount of shorter ends, because only the longest one counts.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from protocol import ChatRequest
 
 NAME = "small"
 CONTEXT = 4096
-"""Bytes that it reads, as larger models have a limit too."""
+"""How many bytes it reads at most."""
 ORDER = 48
 PACE_S = 0.01
-"""Between two bytes: a model worth asking takes its time, and streams."""
+"""The pause between two bytes, so that its answers stream like those of a larger model."""
 END = ord("\n")
 
 PAGE = """\
@@ -44,7 +44,7 @@ and the plate grew cold again. And if nobody has asked since, it still sleeps.
 
 
 class SmallChat:
-    """The same model, whoever makes it and wherever."""
+    """The model, which is the same on every machine."""
 
     name = NAME
 

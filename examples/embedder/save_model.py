@@ -1,4 +1,4 @@
-"""Put all-MiniLM-L6-v2 into the local BentoML model store, from the package that carries it."""
+"""Puts all-MiniLM-L6-v2 into the local BentoML model store, from the package that contains it."""
 
 from __future__ import annotations
 

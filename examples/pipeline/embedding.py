@@ -1,4 +1,4 @@
-"""Vectors of texts without a trained model: words and their parts, hashed to places.
+"""Vectors of texts without a trained model: words and their parts are hashed to places.
 
 Parts of words as in fastText (Bojanowski et al. 2017), signed feature hashing as by Weinberger et
 al. 2009.

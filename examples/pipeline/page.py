@@ -6,13 +6,13 @@ import re
 from html.parser import HTMLParser
 
 WORDS = 40
-"""Longest passage, but for a sentence that is longer itself."""
+"""The most words of a passage, unless it is one longer sentence."""
 UNSEEN = {"script", "style", "head", "h1", "h2", "h3", "h4"}
 BLOCKS = {"p", "div", "li", "br", "tr", "td", "section"}
 
 
 def passages_of(page: str) -> list[str]:
-    """Text passages in the page's order; none goes beyond its paragraph."""
+    """The passages in the page's order; each lies within one paragraph."""
     reader = _Reader()
     reader.feed(page)
     reader.close()

@@ -22,7 +22,7 @@ class Found(BaseModel):
 
 @bentoml.service(image=image)
 class Embedder:
-    """The expensive part, on a GPU if it were a real one; what arrives together is one batch."""
+    """The expensive part: requests that arrive together are one batch."""
 
     @bentoml.api(batchable=True, max_batch_size=64, max_latency_ms=10_000)
     def embed(self, texts: list[str]) -> np.ndarray:
@@ -32,7 +32,7 @@ class Embedder:
 
 @bentoml.service(image=image)
 class Finder:
-    """The cheap part, which waits for the other most of its time."""
+    """The cheap part, which waits for `Embedder` most of its time."""
 
     embedder = bentoml.depends(Embedder)
 
