@@ -66,7 +66,7 @@ async def test_a_restart_reads_no_byte_from_the_origin(agents: AgentBench) -> No
     agents.server.close()
     with agents.agent() as agent:
         async with client_at(agent.url) as client:
-            # A replica that outlived the agent opens its file before anybody asks for the tree.
+            # A replica that outlived the agent opens its file before the tree is asked for.
             with await asyncio.to_thread(
                 open_file, agent.socket, f"{root}/model.safetensors"
             ) as file:
@@ -85,7 +85,7 @@ async def test_a_stopping_agent_flushes_what_is_complete(agents: AgentBench) -> 
             await asyncio.to_thread(file.wait_all)
         assert agent.terminate() == 0
     assert (agents.folder / "data" / "disk" / BLOB.digest).read_bytes() == WEIGHTS
-    assert file.complete and file.view == WEIGHTS  # without an agent, too
+    assert file.complete and file.view == WEIGHTS  # even without an agent
     file.wait(0, len(WEIGHTS))
     file.close()
 
@@ -155,7 +155,7 @@ async def test_an_origin_that_is_down_is_named(agents: AgentBench) -> None:
             await client.tree("0" * 64)
 
 
-async def test_a_tree_goes_only_when_nobody_has_asked_for_it_lately(agents: AgentBench) -> None:
+async def test_a_tree_goes_only_when_it_was_not_asked_for_lately(agents: AgentBench) -> None:
     digest = agents.first.digest
     async with agents.client() as client:
         await client.tree(digest, wait="all")
@@ -212,7 +212,7 @@ async def test_an_agent_without_descriptors_says_so_and_recovers(agents: AgentBe
         limits = resource.prlimit(pid, resource.RLIMIT_NOFILE)
         used = len(os.listdir(f"/proc/{pid}/fd"))
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (used + 5, limits[1]))
-        said: list[str] = []
+        refusals: list[str] = []
         tree = None
         async with client_at(agent.url, patience_s=1.0) as client, asyncio.timeout(PATIENCE_S):
             with contextlib.suppress(CacheError, TimeoutError):
@@ -220,13 +220,13 @@ async def test_an_agent_without_descriptors_says_so_and_recovers(agents: AgentBe
                     await client.tree(agents.first.digest, wait="all")
             assert (await client.status())["origin_bytes"] < agents.first.size_bytes
             resource.prlimit(pid, resource.RLIMIT_NOFILE, limits)
-            while tree is None:  # who asks at once is told what kept the file from the disk
+            while tree is None:  # it may first report why the file was not on disk
                 try:
                     tree = await client.tree(agents.first.digest, wait="all")
                 except CacheError as error:
-                    said.append(str(error))
+                    refusals.append(str(error))
                     await asyncio.sleep(0.1)
-        assert all("Too many open files" in sentence for sentence in said)
+        assert all("Too many open files" in sentence for sentence in refusals)
         weights = await asyncio.to_thread(Path(tree.root, "model.safetensors").read_bytes)
         assert weights == WEIGHTS
 
@@ -235,11 +235,11 @@ async def test_an_idle_agent_uses_no_processor_time(agents: AgentBench) -> None:
     with agents.agent() as agent:
         async with client_at(agent.url) as client:
             await client.tree(agents.first.digest, wait="all")
-        # Writing to disk and telling peers may end a little later; the same for ever is busy.
+        # Writes to disk and greetings may end a little later; a busy agent would spend it for ever.
         assert min([await spent_s(agent.process.pid) for _ in range(3)]) < 0.01 * WATCHED_S
 
 
-async def test_who_sends_half_a_request_costs_no_processor_time(agents: AgentBench) -> None:
+async def test_half_a_request_costs_no_processor_time(agents: AgentBench) -> None:
     with agents.agent() as agent, contextlib.ExitStack() as stack:
         host, _, port = agent.url.removeprefix("http://").rpartition(":")
         for _ in range(50):

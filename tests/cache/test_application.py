@@ -14,7 +14,7 @@ from tests.support.cache.agent_bench import SHARED, WEIGHTS, AgentBench, client_
 from tests.support.patience import PATIENCE_S
 
 
-async def test_only_who_has_the_token_is_let_in(agents: AgentBench) -> None:
+async def test_only_requests_with_the_token_are_let_in(agents: AgentBench) -> None:
     async with agents.client(token="secret") as friend, client_at(friend.url) as stranger:
         with pytest.raises(CacheError, match="needs its token"):
             await stranger.status()
@@ -41,9 +41,9 @@ async def test_unknown_addresses_are_answered_in_the_one_form(agents: AgentBench
     async with run(settings) as url, aiohttp.ClientSession() as session:
         for path in ("/v1/trees/..%2f..%2fetc", "/nothing"):
             async with session.get(URL(url + path, encoded=True)) as response:
-                answer = await response.json()
-            assert response.status == 404 and answer["error"]["code"] == "not_found"
-            assert "Not Found" in answer["error"]["message"]
+                response_body = await response.json()
+            assert response.status == 404 and response_body["error"]["code"] == "not_found"
+            assert "Not Found" in response_body["error"]["message"]
 
 
 @pytest.mark.parametrize(
@@ -62,17 +62,17 @@ async def test_bytes_that_are_no_request_are_refused_in_a_sentence_and_no_traceb
         host, _, port = url.removeprefix("http://").rpartition(":")
         reader, writer = await asyncio.open_connection(host, int(port))
         writer.write(head + b"\r\n\r\n")
-        answer = (await reader.read()).decode()
+        response_body = (await reader.read()).decode()
         writer.close()
         await writer.wait_closed()
-    assert " 400 Bad Request" in answer.partition("\r\n")[0] and sentence in answer
+    assert " 400 Bad Request" in response_body.partition("\r\n")[0] and sentence in response_body
     assert caplog.text == ""
 
 
-async def test_an_operator_is_told_that_the_disk_tier_is_too_small(agents: AgentBench) -> None:
+async def test_the_operator_learns_that_the_disk_tier_is_too_small(agents: AgentBench) -> None:
     async with agents.client(disk_limit_bytes=len(SHARED) + 1000) as client:
         await client.tree(agents.first.digest)
         async with asyncio.timeout(PATIENCE_S):
-            while not (said := await client.troubles()):  # noqa: ASYNC110 (nobody is told)
+            while not (troubles := await client.troubles()):  # noqa: ASYNC110 (nothing signals it)
                 await asyncio.sleep(0.01)
-        assert len(said) == 1 and "raise the limit (--disk)" in said[0]
+        assert len(troubles) == 1 and "raise the limit (--disk)" in troubles[0]

@@ -55,7 +55,7 @@ def test_one_that_took_the_address_over_keeps_it(tmp_path: Path) -> None:
     after.__exit__(None, None, None)
 
 
-def test_a_folder_that_others_write_in_is_not_believed(tmp_path: Path, home: Path) -> None:
+def test_a_folder_that_others_may_write_to_is_not_trusted(tmp_path: Path, home: Path) -> None:
     own_token.make(tmp_path)
     with own_token.found_at("127.0.0.1:7070", tmp_path):
         home.chmod(0o777)
@@ -67,7 +67,7 @@ def test_any_address_can_be_asked_for(address: str) -> None:
     assert own_token.find(address) == ""
 
 
-def test_who_asks_from_the_same_machine() -> None:
+def test_which_requests_come_from_the_same_machine() -> None:
     assert is_same_machine("127.0.0.1", "127.0.0.2") and is_same_machine("10.0.0.5", "10.0.0.5")
     assert is_same_machine("::1", "::1")
     assert not is_same_machine("10.0.0.6", "10.0.0.5") and not is_same_machine("8.8.8.8", "::1")

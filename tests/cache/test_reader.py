@@ -124,7 +124,7 @@ async def test_waiting_for_part_of_a_chunk_waits_for_the_chunk(bench: Bench) -> 
     await waiting
 
 
-async def test_writing_into_a_view_changes_nobody_elses(bench: Bench) -> None:
+async def test_writing_into_a_view_changes_no_other_view(bench: Bench) -> None:
     first, second = await bench.open(), await bench.open()
     await in_thread(first.wait_all)
     await in_thread(second.wait_all)

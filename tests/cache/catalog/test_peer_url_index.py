@@ -49,15 +49,15 @@ def test_files_of_a_url(url: str, file: str) -> None:
         ("hf://o/n@main", "file:///etc/shadow"),
     ],
 )
-def test_files_of_anything_else_are_not_believed(url: str, file: str) -> None:
+def test_files_of_another_place_are_refused(url: str, file: str) -> None:
     location = Location(url, (Version(file, 1, "t"),))
     with suppress(CacheError):  # it is no name of a hub's file at all
         assert not is_place(location, url)
 
 
-def test_what_is_said_of_another_url_is_not_believed() -> None:
-    said = Location("https://h/other", (Version("https://h/m", 1, "t"),))
-    assert not is_place(said, "https://h/m")
+def test_a_report_of_another_url_is_refused() -> None:
+    found = Location("https://h/other", (Version("https://h/m", 1, "t"),))
+    assert not is_place(found, "https://h/m")
 
 
 async def test_a_peer_cannot_have_this_node_read_its_own_files(tmp_path: Path) -> None:
@@ -67,8 +67,8 @@ async def test_a_peer_cannot_have_this_node_read_its_own_files(tmp_path: Path) -
 
     async def answer(_: web.Request) -> web.Response:
         version = [f"file://{secret}", about.st_size, str(about.st_mtime_ns)]
-        said = {"location": "https://h/m", "files": [version], "chunks": [None]}
-        return web.json_response(said)
+        body = {"location": "https://h/m", "files": [version], "chunks": [None]}
+        return web.json_response(body)
 
     app = web.Application()
     app.router.add_get("/v1/locations", answer)

@@ -74,7 +74,7 @@ async def test_a_restart_reads_no_byte_again(tmp_path: Path, model: Path) -> Non
 @pytest.mark.parametrize(
     "url", ["file:///nowhere/at/all", "nowhere", "memory://x", "what://x", "http://[what/x"]
 )
-async def test_a_url_with_nothing_behind_it_is_said_in_a_sentence(tmp_path: Path, url: str) -> None:
+async def test_a_url_that_leads_to_nothing_gets_a_sentence(tmp_path: Path, url: str) -> None:
     async with agent(tmp_path / "data") as client:
         with pytest.raises(UnknownUrl, match=r"nowhere|memory|what"):
             await client.pull(url)
@@ -234,7 +234,7 @@ async def test_an_origin_that_has_no_time_at_first_is_asked_again(tmp_path: Path
             assert (await pull)["from_origin_bytes"] == len(CONFIG)
 
 
-async def test_who_waits_for_a_pull_is_told_that_the_agent_stops(tmp_path: Path) -> None:
+async def test_a_caller_that_waits_for_a_pull_learns_that_the_agent_stops(tmp_path: Path) -> None:
     with WebServer({"/a": WEIGHTS}) as web:
         web.hold("/a", 0)
         async with contextlib.AsyncExitStack() as stack:
@@ -300,7 +300,9 @@ def _content(path: Path) -> bytes:
     return path.read_bytes() if path.exists() else b""
 
 
-async def test_who_knows_the_digests_and_who_does_not_are_one_swarm(tmp_path: Path) -> None:
+async def test_nodes_that_know_the_digests_and_nodes_that_do_not_are_one_swarm(
+    tmp_path: Path,
+) -> None:
     with WebServer({"/m": WEIGHTS}) as web:
         url = f"{web.url}/m"
         async with agent(tmp_path / "one") as one:

@@ -91,7 +91,7 @@ def test_a_cut_or_damaged_line_is_as_if_never_written(tmp_path: Path) -> None:
         damaged.close()
 
 
-def test_nobody_waits_for_the_disk_but_who_closes_it(tmp_path: Path) -> None:
+def test_only_closing_waits_for_the_disk(tmp_path: Path) -> None:
     syncing, synced = threading.Event(), threading.Event()
 
     def slow(fd: int) -> None:

@@ -21,7 +21,7 @@ from tests.support.cache.fakes import blob_of, publish
 from tests.support.patience import PATIENCE_S
 
 
-async def test_what_was_fetched_is_held_on_to_by_no_thread_that_waits_for_work(
+async def test_a_thread_that_waits_for_work_keeps_no_finished_fetch_alive(
     bench: BlobBench,
 ) -> None:
     bench.origin.hold(BLOB, 0, 1, 2)
@@ -49,7 +49,7 @@ async def test_a_blob_arrives_verified_and_on_disk(bench: BlobBench, streamed: b
     assert sorted(cached.done) == [0, 1, 2] and cached.verified_bytes == len(CONTENT)
 
 
-async def test_many_who_want_a_blob_fetch_it_once(bench: BlobBench) -> None:
+async def test_many_callers_that_want_a_blob_fetch_it_once(bench: BlobBench) -> None:
     found = {id(bench.bring(streamed=number % 2 == 0)) for number in range(9)}
     await bench.bring().until_on_disk()
     assert len(found) == 1

@@ -16,8 +16,8 @@ def a_holding() -> CachedBlob:
     return CachedBlob(OriginFile(Draft(COUNT * CHUNK_BYTES), source, "draft", "model.safetensors"))
 
 
-async def waits(cached: CachedBlob, told: int) -> asyncio.Task[None]:
-    task = asyncio.create_task(cached.until_more(told))
+async def waits(cached: CachedBlob, known: int) -> asyncio.Task[None]:
+    task = asyncio.create_task(cached.until_more(known))
     await asyncio.sleep(0)
     return task
 
@@ -33,16 +33,16 @@ async def test_the_loop_is_woken_for_chunks_that_somebody_waits_for_and_for_the_
     assert cached.done == [2, 0, 1] and cached.verified_bytes == COUNT * CHUNK_BYTES
 
 
-async def test_who_is_looked_at_to_be_woken_is_still_seen_to_wait() -> None:
+async def test_a_waiter_whose_condition_is_evaluated_still_counts_as_waiting() -> None:
     cached = a_holding()
     cached.verified(0)
-    told: list[bool] = []
+    notified: list[bool] = []
 
     def is_second_here() -> bool:
         found = len(cached.done) > 1
-        if notifying and not told:  # it comes right after this look
-            told.append(False)
-            told.append(cached.verified(1))
+        if notifying and not notified:  # it comes right after this look
+            notified.append(False)
+            notified.append(cached.verified(1))
         return found
 
     notifying = False
@@ -50,12 +50,12 @@ async def test_who_is_looked_at_to_be_woken_is_still_seen_to_wait() -> None:
     await asyncio.sleep(0)
     notifying = True
     cached.notify()
-    assert told == [False, True]
+    assert notified == [False, True]
     cached.notify()
     await asyncio.wait_for(waiting, PATIENCE_S)
 
 
-async def test_who_begins_to_wait_just_as_the_chunk_comes_does_not_wait() -> None:
+async def test_a_waiter_that_begins_just_as_the_chunk_comes_does_not_wait() -> None:
     cached = a_holding()
     looked = 0
 

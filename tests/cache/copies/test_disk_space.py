@@ -50,8 +50,8 @@ async def test_what_a_tree_or_a_reader_needs_stays_and_the_newcomer_is_in_memory
             assert await lent_bytes(blob_table, one) in (third, third[:-1])
         assert "raise the limit (--disk)" in blob_table.disk_trouble
     assert set(blob_table.disk.digests()) == {BLOB.digest, SECOND.digest}
-    said = [record for record in caplog.records if "is in memory only" in record.message]
-    assert len(said) == 1
+    logged = [record for record in caplog.records if "is in memory only" in record.message]
+    assert len(logged) == 1
     wanted.clear()
     async with asyncio.timeout(PATIENCE_S):
         for one in newcomers:

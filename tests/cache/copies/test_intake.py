@@ -98,7 +98,7 @@ async def test_a_file_that_goes_to_disk_can_be_read_while_it_arrives(bench: Blob
         assert os.pread(fd, 100, 2 * CHUNK_BYTES) == CONTENT[2 * CHUNK_BYTES :]
 
 
-async def test_who_reads_a_large_file_while_it_arrives_is_done_before_it_goes_to_disk(
+async def test_a_reader_of_a_large_file_is_done_before_the_file_goes_to_disk(
     bench: BlobBench,
 ) -> None:
     content = bytes(LARGE_BYTES)

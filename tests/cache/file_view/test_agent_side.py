@@ -179,7 +179,7 @@ def test_a_killed_agent_ends_its_readers_wait_and_leaves_no_mount(tmp_path: Path
         until(lambda: f"{tmp_path}/view" not in {one.folder for one in view_mount.mounts()})
 
 
-def test_what_was_left_mounted_is_replaced_and_so_is_a_killed_daemon(tmp_path: Path) -> None:
+def test_a_leftover_mount_is_replaced_and_so_is_a_killed_daemon(tmp_path: Path) -> None:
     with closing(Bench(tmp_path)) as bench:
         bench.mount.mkdir()
         device = os.open(view_mount.DEVICE, os.O_RDWR)
@@ -198,7 +198,9 @@ def test_what_was_left_mounted_is_replaced_and_so_is_a_killed_daemon(tmp_path: P
         assert not bench.mounted
 
 
-def test_what_agents_elsewhere_left_mounted_is_removed_if_nobody_serves_it(tmp_path: Path) -> None:
+def test_leftover_mounts_of_other_agents_are_removed_if_no_daemon_serves_them(
+    tmp_path: Path,
+) -> None:
     devices = {}
     for name in ("dead", "slow"):
         (tmp_path / name).mkdir()

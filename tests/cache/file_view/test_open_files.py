@@ -49,8 +49,8 @@ class FakeKernel:
 class Bench:
     def __init__(self) -> None:
         self.kernel = FakeKernel()
-        self.told: list[dict[str, Any]] = []
-        self.files = OpenFiles(self.kernel, self.told.append)
+        self.sent: list[dict[str, Any]] = []
+        self.files = OpenFiles(self.kernel, self.sent.append)
         entries = (
             ManifestEntry("file", blob=blob_of(CONTENT)),
             ManifestEntry("one", blob=blob_of(CONTENT[:20]), part=(0, 5)),
@@ -80,7 +80,7 @@ def bench() -> Bench:
 def test_a_read_waits_for_its_chunks_and_no_others(bench: Bench) -> None:
     bench.files.open(1, bench.nodes[b"file"])
     bench.files.open(2, bench.nodes[b"file"])
-    assert bench.told == [{"open": 1, "tree": "tree", "path": "file"}]
+    assert bench.sent == [{"open": 1, "tree": "tree", "path": "file"}]
     bench.lend(1, CONTENT, done=[1])
     handle, passed = bench.kernel.opened(1)
     assert not passed and bench.kernel.opened(2)[0] != handle
@@ -89,13 +89,13 @@ def test_a_read_waits_for_its_chunks_and_no_others(bench: Bench) -> None:
     bench.files.read(5, handle, 0, 5)
     assert bench.kernel.answers[3] == CONTENT[-10:]
     assert not {4, 5} & bench.kernel.answers.keys()
-    assert bench.told[1:] == [{"lease": 1, "want": [0]}]
+    assert bench.sent[1:] == [{"lease": 1, "want": [0]}]
     bench.files.receive({"lease": 1, "done": [0]}, None)
     assert bench.kernel.answers[4] == CONTENT[CHUNK_BYTES - 5 :]
     assert bench.kernel.answers[5] == CONTENT[:5]
 
 
-def test_a_file_is_passed_through_once_nobody_has_it_open_otherwise(bench: Bench) -> None:
+def test_a_file_is_passed_through_once_no_program_has_it_open_otherwise(bench: Bench) -> None:
     bench.files.open(1, bench.nodes[b"file"])
     bench.lend(1, CONTENT, done=[1])
     handle, _ = bench.kernel.opened(1)
@@ -104,7 +104,7 @@ def test_a_file_is_passed_through_once_nobody_has_it_open_otherwise(bench: Bench
     assert not passed  # not both ways at once
     for number in (handle, cached):
         bench.files.release(number)
-    assert bench.told[-1] == {"close": 1}
+    assert bench.sent[-1] == {"close": 1}
     bench.files.open(3, bench.nodes[b"file"])
     bench.lend(2, CONTENT)
     first, passed = bench.kernel.opened(3)
@@ -120,7 +120,7 @@ def test_an_interrupted_request_is_answered_at_once(bench: Bench) -> None:
     bench.files.open(1, bench.nodes[b"file"])
     assert bench.files.interrupt(1) and not bench.files.interrupt(1)
     assert bench.kernel.answers[1] == errno.EINTR
-    assert bench.told[-1] == {"close": 1}
+    assert bench.sent[-1] == {"close": 1}
     bench.lend(1, CONTENT)  # comes too late, and is closed
     bench.files.open(2, bench.nodes[b"file"])
     bench.lend(2, CONTENT, done=[])
@@ -131,7 +131,7 @@ def test_an_interrupted_request_is_answered_at_once(bench: Bench) -> None:
     bench.files.receive({"lease": 2, "done": [0, 1]}, None)
 
 
-def test_what_fails_is_an_error_for_all_who_wait_and_is_asked_for_anew(bench: Bench) -> None:
+def test_a_failure_is_an_error_for_all_waiters_and_the_next_open_tries_again(bench: Bench) -> None:
     bench.files.open(1, bench.nodes[b"file"])
     bench.files.receive({"lease": 1, "error": "gone", "code": "unknown_manifest"}, None)
     assert bench.kernel.answers[1] == errno.ENOENT
@@ -145,9 +145,9 @@ def test_what_fails_is_an_error_for_all_who_wait_and_is_asked_for_anew(bench: Be
     assert bench.kernel.answers[3] == bench.kernel.answers[4] == errno.EIO
     assert bench.kernel.answers[5] == CONTENT[:5]
     bench.files.open(6, bench.nodes[b"file"])
-    assert bench.told[-1]["open"] == 3
+    assert bench.sent[-1]["open"] == 3
     bench.files.release(handle)
-    assert bench.told[-1] == {"close": 2}
+    assert bench.sent[-1] == {"close": 2}
 
 
 def test_a_blob_of_another_size_is_not_shown(bench: Bench) -> None:
@@ -163,15 +163,15 @@ def test_a_whole_files_loan_outlasts_its_reader_for_a_while(bench: Bench) -> Non
     bench.files.release(handle)
     bench.files.age()
     handle, passed = bench.open(2, b"file")  # answered without the agent
-    assert passed and len(bench.told) == 1
+    assert passed and len(bench.sent) == 1
     bench.files.age()  # it is in use
     bench.files.release(handle)
     bench.files.age()
-    assert len(bench.told) == 1
+    assert len(bench.sent) == 1
     bench.files.age()
-    assert bench.told[1:] == [{"close": 1}] and not bench.kernel.backings
+    assert bench.sent[1:] == [{"close": 1}] and not bench.kernel.backings
     bench.files.open(3, bench.nodes[b"file"])
-    assert bench.told[-1]["open"] == 2
+    assert bench.sent[-1]["open"] == 2
 
 
 def test_files_that_share_a_blob_share_its_loan_also_later(bench: Bench) -> None:
@@ -187,4 +187,4 @@ def test_files_that_share_a_blob_share_its_loan_also_later(bench: Bench) -> None
     assert bench.kernel.answers[4] == CONTENT[15:20]
     bench.files.read(5, handle, 15, 100)
     assert bench.kernel.answers[5] == b""
-    assert len(bench.told) == 1
+    assert len(bench.sent) == 1

@@ -66,7 +66,7 @@ def test_what_is_held_is_there_however_many_sweep_meanwhile(tmp_path: Path) -> N
             one.join()
 
 
-def test_the_next_agent_sweeps_what_a_killed_one_has_left(tmp_path: Path) -> None:
+def test_the_next_agent_sweeps_the_leftovers_of_a_killed_one(tmp_path: Path) -> None:
     publish(tmp_path / "store", {"config.json": b"{}"})
     server = OriginServer(tmp_path / "store", PacedOrigin(FsspecOrigin(f"file://{tmp_path}/store")))
     mounts = {name: view_folders.default_mount(tmp_path / name) for name in ("killed", "next")}

@@ -18,7 +18,7 @@ import pytest
 from hotplate.cache.agent import AgentSettings, run
 from hotplate.cache.client import AgentClient
 from hotplate.cache.errors import CacheError, TooMany
-from hotplate.cache.leases import agent_socket as doors
+from hotplate.cache.leases import agent_socket as sockets
 from hotplate.cache.leases import lending
 from hotplate.cache.leases.agent_socket import AgentSocket
 from hotplate.cache.manifest import Manifest
@@ -39,14 +39,14 @@ class Bench:
     client: AgentClient
     ours: Manifest
     theirs: Manifest
-    our_door: Path
-    their_door: Path
+    our_socket: Path
+    their_socket: Path
 
     def file(self, manifest: Manifest) -> str:
         return f"{self.settings.data_dir}/trees/{manifest.digest}/model.safetensors"
 
-    async def read(self, door: Path, manifest: Manifest) -> bytes:
-        with await asyncio.to_thread(open_file, str(door), self.file(manifest)) as file:
+    async def read(self, agent_socket: Path, manifest: Manifest) -> bytes:
+        with await asyncio.to_thread(open_file, str(agent_socket), self.file(manifest)) as file:
             await asyncio.to_thread(file.wait_all)
             return bytes(file.view)
 
@@ -76,17 +76,17 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
 
 
 async def test_a_replica_reads_its_own_revisions_files_and_no_others(bench: Bench) -> None:
-    assert await bench.read(bench.our_door, bench.ours) == OURS
-    assert os.stat(bench.our_door).st_mode & 0o777 == 0o600
+    assert await bench.read(bench.our_socket, bench.ours) == OURS
+    assert os.stat(bench.our_socket).st_mode & 0o777 == 0o600
     with pytest.raises(OSError, match="is no file of a tree of this node"):
-        await bench.read(bench.our_door, bench.theirs)
-    assert await bench.read(bench.their_door, bench.theirs) == THEIRS
+        await bench.read(bench.our_socket, bench.theirs)
+    assert await bench.read(bench.their_socket, bench.theirs) == THEIRS
 
 
 async def test_replicas_of_one_model_share_its_memory(bench: Bench) -> None:
     with contextlib.ExitStack() as closing:
         files = [
-            await asyncio.to_thread(open_file, str(bench.our_door), bench.file(bench.ours))
+            await asyncio.to_thread(open_file, str(bench.our_socket), bench.file(bench.ours))
             for _ in range(4)
         ]
         for file in files:
@@ -101,18 +101,18 @@ async def test_the_agents_own_socket_is_closed_to_replicas(bench: Bench, token: 
     for request in ({"open": bench.file(bench.ours)}, {"open_url": "file:///etc/hostname"}):
         answer = await say(own, json.dumps(request | {"token": token}).encode())
         assert answer["error"]["code"] == "unauthorized"
-    answer = await say(bench.our_door, b'{"open_url": "file:///etc/hostname", "token": "secret"}')
+    answer = await say(bench.our_socket, b'{"open_url": "file:///etc/hostname", "token": "secret"}')
     assert answer["error"]["code"] == "unauthorized"
 
 
 async def test_a_replicas_socket_is_there_as_long_as_its_folder(bench: Bench) -> None:
-    shutil.rmtree(bench.their_door.parent)
-    third = bench.our_door.parent / "third.sock"
+    shutil.rmtree(bench.their_socket.parent)
+    third = bench.our_socket.parent / "third.sock"
     await bench.client.admit(str(third), [bench.ours.digest])
-    kept = json.loads((bench.settings.data_dir / "doors.json").read_bytes())
-    assert set(kept) == {str(bench.our_door), str(third)}
+    saved = json.loads((bench.settings.data_dir / "doors.json").read_bytes())
+    assert set(saved) == {str(bench.our_socket), str(third)}
     with pytest.raises(CacheError, match="the agent cannot listen at"):
-        await bench.client.admit(str(bench.their_door), [bench.theirs.digest])
+        await bench.client.admit(str(bench.their_socket), [bench.theirs.digest])
 
 
 async def test_a_second_agent_takes_no_socket_from_the_first(bench: Bench) -> None:
@@ -120,7 +120,7 @@ async def test_a_second_agent_takes_no_socket_from_the_first(bench: Bench) -> No
     with pytest.raises(CacheError, match="another agent uses"):
         async with run(again):
             pass
-    assert await bench.read(bench.our_door, bench.ours) == OURS, "the first one is untouched"
+    assert await bench.read(bench.our_socket, bench.ours) == OURS, "the first one is untouched"
 
 
 async def test_doors_open_again_when_the_agent_starts(tmp_path: Path) -> None:
@@ -139,45 +139,48 @@ async def test_doors_open_again_when_the_agent_starts(tmp_path: Path) -> None:
             await bench.read(path, theirs)
 
 
-async def test_a_replica_that_opens_without_end_is_refused_and_starves_nobody(
+async def test_a_replica_that_opens_without_end_is_refused_and_starves_no_other(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limit = 64
     monkeypatch.setattr(lending, "MOST_CONNECTIONS", limit)
-    await bench.client.admit(str(bench.our_door), [bench.ours.digest])
+    await bench.client.admit(str(bench.our_socket), [bench.ours.digest])
     request = json.dumps({"open": bench.file(bench.ours)}).encode()
     with contextlib.ExitStack() as held:
         for _ in range(limit):
-            held.enter_context(connected(bench.our_door)).sendall(request + b"\n")
-        refused = await say(bench.our_door, request)
+            held.enter_context(connected(bench.our_socket)).sendall(request + b"\n")
+        refused = await say(bench.our_socket, request)
         assert refused["error"]["code"] == "too_many"
         assert "64 files are open" in refused["error"]["message"]
-        assert await bench.read(bench.their_door, bench.theirs) == THEIRS
+        assert await bench.read(bench.their_socket, bench.theirs) == THEIRS
     async with asyncio.timeout(PATIENCE_S):
-        while "error" in await say(bench.our_door, request):  # noqa: ASYNC110 (the agent tells no one)
+        while "error" in await say(bench.our_socket, request):  # noqa: ASYNC110 (the agent tells no one)
             await asyncio.sleep(0.01)
 
 
-async def test_who_says_nothing_is_not_waited_for(
+async def test_a_connection_without_a_request_is_closed(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lending, "FIRST_LINE_S", 0.1)
-    assert (await say(bench.our_door, b'{"open"', end=b""))["error"]["code"] == "too_many"
+    assert (await say(bench.our_socket, b'{"open"', end=b""))["error"]["code"] == "too_many"
 
 
 @pytest.mark.parametrize("line", [b"[" * 60_000, b"x" * 100_000, b'{"open": 1e999, "a": {}}'])
 async def test_monstrous_lines_are_refused(bench: Bench, line: bytes) -> None:
-    assert (await say(bench.our_door, line))["error"]["code"] in ("bad_request", "unknown_manifest")
+    assert (await say(bench.our_socket, line))["error"]["code"] in (
+        "bad_request",
+        "unknown_manifest",
+    )
 
 
 async def test_a_flood_of_wishes_is_read_slowly_and_others_are_served_at_once(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(doors, "LINES_PER_S", 10)
-    monkeypatch.setattr(doors, "LINES_BURST", 20)
-    await bench.client.admit(str(bench.our_door), [bench.ours.digest])
+    monkeypatch.setattr(sockets, "LINES_PER_S", 10)
+    monkeypatch.setattr(sockets, "LINES_BURST", 20)
+    await bench.client.admit(str(bench.our_socket), [bench.ours.digest])
     loop = asyncio.get_running_loop()
-    with connected(bench.our_door) as flood:
+    with connected(bench.our_socket) as flood:
         flood.setblocking(False)
         flood.sendall(json.dumps({"open": bench.file(bench.ours)}).encode() + b"\n")
         with pytest.raises(TimeoutError):  # the socket's buffer fills: hardly anything is read
@@ -185,39 +188,42 @@ async def test_a_flood_of_wishes_is_read_slowly_and_others_are_served_at_once(
                 while True:
                     await loop.sock_sendall(flood, b'{"want": [0]}\n' * 1000)
         sent_s = loop.time()
-        assert await bench.read(bench.their_door, bench.theirs) == THEIRS
+        assert await bench.read(bench.their_socket, bench.theirs) == THEIRS
         assert loop.time() - sent_s < PATIENCE_S
 
 
-async def test_who_has_said_more_than_it_may_is_read_later(tmp_path: Path) -> None:
-    door, loop = AgentSocket(tmp_path / "door", None, limit=1), asyncio.get_running_loop()
+async def test_lines_over_the_rate_are_read_later(tmp_path: Path) -> None:
+    agent_socket, loop = (
+        AgentSocket(tmp_path / "agent_socket", None, limit=1),
+        asyncio.get_running_loop(),
+    )
     began_s = loop.time()
-    await door.pace(5100 << 10)
+    await agent_socket.pace(5100 << 10)
     assert loop.time() - began_s >= 0.1, "beyond a burst of 5000 lines or KiB, 1000 a second"
-    door.close()
+    agent_socket.close()
 
 
 async def test_a_line_without_end_is_refused(tmp_path: Path) -> None:
-    door = AgentSocket(tmp_path / "door", None, limit=1)
+    agent_socket = AgentSocket(tmp_path / "agent_socket", None, limit=1)
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        theirs.send(bytes(doors.LINE_BYTES))
+        theirs.send(bytes(sockets.LINE_BYTES))
         theirs.send(b"x")
         theirs.shutdown(socket.SHUT_WR)
         with pytest.raises(ValueError, match="a line of more than 65536 bytes"):
-            await doors.LineReader(ours, door).receive()
-    door.close()
+            await sockets.LineReader(ours, agent_socket).receive()
+    agent_socket.close()
 
 
-def test_a_door_counts_who_is_inside(tmp_path: Path) -> None:
-    door = AgentSocket(tmp_path / "door", None, limit=1)
-    refusal = pytest.raises(TooMany, match=r"1 files are open at .*door already")
-    with door.entered(), refusal, door.entered():
+def test_a_socket_counts_its_connections(tmp_path: Path) -> None:
+    agent_socket = AgentSocket(tmp_path / "agent_socket", None, limit=1)
+    refusal = pytest.raises(TooMany, match=r"1 files are open at .*agent_socket already")
+    with agent_socket.entered(), refusal, agent_socket.entered():
         pass
-    with door.entered():
+    with agent_socket.entered():
         pass
-    door.close()
-    assert not door.there and not door.path.exists()
+    agent_socket.close()
+    assert not agent_socket.there and not agent_socket.path.exists()
 
 
 @contextlib.contextmanager
@@ -251,12 +257,12 @@ async def test_what_a_replica_puts_in_the_place_of_its_door_is_not_followed(
     folder = tmp_path / "replica"
     folder.mkdir()
     (folder / "agent.sock").symlink_to(victim)
-    door = AgentSocket(folder / "agent.sock", None, limit=1)
+    agent_socket = AgentSocket(folder / "agent.sock", None, limit=1)
     assert (folder / "agent.sock").is_socket() and not (folder / "agent.sock").is_symlink()
     (folder / "agent.sock").unlink()
     (folder / "agent.sock").symlink_to(victim)
-    assert not door.there
-    door.close()
+    assert not agent_socket.there
+    agent_socket.close()
     assert victim.read_text() == "the operator's" and victim.stat().st_mode & 0o777 == 0o640
     assert (folder / "agent.sock").is_symlink(), "which is not ours to remove"
 
@@ -278,14 +284,14 @@ async def test_a_folder_that_is_a_link_gets_no_door(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root, to give a folder away")
-async def test_a_door_opens_for_the_user_whose_folder_it_is_in(tmp_path: Path) -> None:
+async def test_a_socket_lets_in_the_user_that_owns_its_folder(tmp_path: Path) -> None:
     folder = tmp_path / "replica"
     folder.mkdir()
     os.chown(folder, 54_321, 54_321)
-    door = AgentSocket(folder / "agent.sock", None, limit=1)
+    agent_socket = AgentSocket(folder / "agent.sock", None, limit=1)
     about = (folder / "agent.sock").stat()
     assert (about.st_uid, about.st_mode & 0o777) == (54_321, 0o600)
-    # It may let others pass to its door; they are not let in.
+    # It may let others pass to its agent_socket; they are not let in.
     folder.chmod(0o755)
     (folder / "agent.sock").chmod(0o666)
     loop = asyncio.get_running_loop()
@@ -296,12 +302,12 @@ async def test_a_door_opens_for_the_user_whose_folder_it_is_in(tmp_path: Path) -
             stdin=asyncio.subprocess.PIPE,
         )
         async with asyncio.timeout(PATIENCE_S):
-            connection, _ = await loop.sock_accept(door.listener)
+            connection, _ = await loop.sock_accept(agent_socket.listener)
         with connection:
-            assert door.lets_in(connection) is expected, user
+            assert agent_socket.lets_in(connection) is expected, user
         await caller.communicate(b"")
         assert caller.returncode == 0
-    door.close()
+    agent_socket.close()
 
 
 CALLER = """

@@ -27,35 +27,35 @@ REPLICA = """
 import json, os, socket, sys
 sys.path[:0] = json.loads(sys.argv[1])
 from hotplate.cache.reader import open_file
-door, path, theirs, shown = sys.argv[2:]
-said = {}
+socket_path, path, theirs, shown = sys.argv[2:]
+results = {}
 
 def tried(name, work):
     try:
-        said[name] = work() or "done"
+        results[name] = work() or "done"
     except OSError as error:
-        said[name] = type(error).__name__
+        results[name] = type(error).__name__
 
 def write(fd):
     again = os.open(f"/proc/self/fd/{fd}", os.O_RDWR)
     os.pwrite(again, b"EVIL", 0)
 
-with open_file(door, path) as file:
+with open_file(socket_path, path) as file:
     file.wait_all()
-    said["streamed"] = bytes(file.view[:4]).hex()
+    results["streamed"] = bytes(file.view[:4]).hex()
     again = os.open(f"/proc/self/fd/{file.fd}", os.O_RDONLY)
-    said["opened again"] = os.pread(again, 4, 0).hex()
+    results["opened again"] = os.pread(again, 4, 0).hex()
     tried("write", lambda: os.pwrite(file.fd, b"EVIL", 0))
     tried("truncate", lambda: os.truncate(f"/proc/self/fd/{file.fd}", 1))
     tried("open to write", lambda: write(file.fd))
     tried("chmod", lambda: os.fchmod(file.fd, 0o666))
     tried("chmod, open to write", lambda: write(file.fd))
-tried("another's, streamed", lambda: open_file(door, theirs).close())
+tried("another's, streamed", lambda: open_file(socket_path, theirs).close())
 tried("another's, as a file", lambda: open(theirs).close())
 tried("its file", lambda: open(path, "rb").read(4).hex())
 tried("change its file", lambda: os.chmod(path, 0o666))
 tried("seen", lambda: shown and open(f"{shown}/model.safetensors", "rb").read(4).hex())
-print(json.dumps(said))
+print(json.dumps(results))
 """
 PATHS = [str(Path(__file__).parents[3] / "cache")]
 
@@ -75,10 +75,10 @@ class Node:
 
     async def attack(self, user: str) -> dict[str, Any]:
         """What a replica of that user says of its tries."""
-        door = self.replica / "agent.sock"
+        socket_path = self.replica / "agent.sock"
         shown = [self.replica, self.ours.parent, *([self.view] if self.view else [])]
         python = [sys.executable, "-c", REPLICA, json.dumps(PATHS)]
-        own = [str(one) for one in (door, self.ours, self.theirs, self.view)]
+        own = [str(one) for one in (socket_path, self.ours, self.theirs, self.view)]
         folders = [sys.prefix, sys.base_prefix, *PATHS, *shown]
         change = [sys.executable, AS_USER, user, *folders, "--"] if user else []
         return await asyncio.to_thread(_said, [*map(str, change), *python, *own])
@@ -87,8 +87,8 @@ class Node:
 def _said(argv: Sequence[str]) -> dict[str, Any]:
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    said: dict[str, Any] = json.loads(done.stdout)
-    return said
+    results: dict[str, Any] = json.loads(done.stdout)
+    return results
 
 
 @pytest.fixture
@@ -131,13 +131,18 @@ async def test_a_replica_reads_its_models_and_changes_nothing(
         options["mount"] = folder / "view"
     with AgentProcess(folder / "data", f"file://{folder}/store", **options) as agent:
         made = await node(folder, agent, UNUSED if user else 0, manifests)
-        said = await made.attack(user)
+        results = await made.attack(user)
         right = OURS[:4].hex()
-        assert said.pop("streamed") == said.pop("opened again") == said.pop("its file") == right
-        assert said.pop("seen") == (right if made.view else "done")
+        assert (
+            results.pop("streamed")
+            == results.pop("opened again")
+            == results.pop("its file")
+            == right
+        )
+        assert results.pop("seen") == (right if made.view else "done")
         if not user:  # it is not hidden from the agent's own user but by the engine's walls
-            assert said.pop("another's, as a file") == said.pop("change its file") == "done"
-        assert "done" not in said.values(), said
+            assert results.pop("another's, as a file") == results.pop("change its file") == "done"
+        assert "done" not in results.values(), results
         for path, mode in (("", 0o700), ("disk", 0o700), ("agent.sock", 0o600)):
             assert (made.data / path).stat().st_mode & 0o777 == mode, path
         if user:
@@ -154,8 +159,8 @@ async def test_where_no_mount_can_be_made_a_replica_of_the_same_user_changes_wha
     options: dict[str, Any] = {"arena_limit_bytes": 0, "umask": 0o077, "without": "shield"}
     with AgentProcess(folder / "data", f"file://{folder}/store", **options) as agent:
         made = await node(folder, agent, 0, manifests)
-        said = await made.attack("")
-        assert said["chmod"] == said["chmod, open to write"] == "done"
+        results = await made.attack("")
+        assert results["chmod"] == results["chmod, open to write"] == "done"
         assert (made.data / "disk").is_dir() and made.ours.read_bytes()[:4] == b"EVIL"
 
 

@@ -136,9 +136,7 @@ def test_a_blob_store_on_the_web_is_read_by_our_own_client_range_by_range(
     assert [span for _, _, span in web.requests] == [f"bytes={CHUNK_BYTES}-{last}"]
 
 
-def test_what_a_blob_store_on_the_web_has_not_or_has_cut_short_is_told(
-    web: WebServer, store: Origin
-) -> None:
+def test_a_blob_that_the_web_lacks_or_cuts_short_is_named(web: WebServer, store: Origin) -> None:
     with pytest.raises(UnknownBlob, match="push the bento or model again"):
         store.source(blob_of(b"other")).read_into(0, memoryview(bytearray(5)))
     (path,) = web.files

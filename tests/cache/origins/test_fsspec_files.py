@@ -193,7 +193,7 @@ def test_a_file_that_has_other_bytes_of_the_same_tag_and_another_size_is_an_erro
 
 @BOTH
 @pytest.mark.parametrize("remote", [RangedFiles], indirect=True)
-def test_an_origin_that_gives_more_than_it_was_asked_for_is_not_believed(
+def test_an_origin_that_gives_more_than_it_was_asked_for_is_refused(
     remote: Remote, find: Callable[[Remote], ByteSource], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = find(remote)

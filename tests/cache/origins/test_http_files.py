@@ -182,7 +182,7 @@ def test_a_body_that_ends_early_is_an_error_that_says_what_was_read(
     assert read(files, version, 0, 100) == CONTENT[:100]
 
 
-def test_who_waits_for_a_server_is_told_when_the_agent_stops() -> None:
+def test_a_thread_that_waits_for_a_server_gets_an_error_when_the_agent_stops() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         client = HttpClient()
         with ThreadPoolExecutor(1) as pool:

@@ -170,7 +170,7 @@ def answering(answer: bytes, then: bytes = b"") -> Iterator[str]:
         (b"HTTP/1.1 200 OK\r\n\r\n", b"x" * 65536, "answered more than"),
     ],
 )
-def test_an_origin_that_never_comes_to_its_end_is_left(
+def test_an_origin_whose_response_never_ends_is_given_up(
     client: HttpClient, answer: bytes, then: bytes, reason: str
 ) -> None:
     with (

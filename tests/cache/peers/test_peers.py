@@ -148,7 +148,7 @@ async def test_a_bad_peer_costs_time_and_no_byte(
             assert await metric(two, "bans_total") == (1 if kind == "lies" else 0)
 
 
-async def test_a_peer_that_lies_of_digests_that_nobody_knows_yet_misleads_nobody(
+async def test_a_peer_that_lies_about_unknown_digests_misleads_no_node(
     tmp_path: Path, web: WebServer
 ) -> None:
     web.hold("/m", 0)  # which the liar alone gives, at first

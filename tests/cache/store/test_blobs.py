@@ -184,7 +184,7 @@ def test_a_disk_that_fills_up_keeps_what_is_there_and_nothing_half(disk: Path) -
     assert put(blobs, bytes(500_000)).size_bytes == 500_000
 
 
-def test_a_disk_that_others_fill_is_said_to_be_full(disk: Path) -> None:
+def test_a_disk_that_others_fill_is_reported_full(disk: Path) -> None:
     blobs = BlobStore(f"file://{disk}")
     with blobs.writer() as writer:
         writer.write(bytes(500_000))
@@ -195,7 +195,7 @@ def test_a_disk_that_others_fill_is_said_to_be_full(disk: Path) -> None:
     assert contents(blobs) == []
 
 
-def test_a_full_remote_is_said_to_be_full() -> None:
+def test_a_full_bucket_is_reported_full() -> None:
     for number in (errno.ENOSPC, errno.EDQUOT):
         with pytest.raises(NoSpace, match="faulty://host/store is full"):
             put(faulty_store(OSError(number, "full")), b"x")

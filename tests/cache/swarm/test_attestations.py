@@ -48,7 +48,7 @@ def test_what_was_accepted_on_a_liars_attestation_alone_is_in_doubt() -> None:
     assert attestations.resolve(3, "right", 1.0) == ({"a"}, [0, 2])
 
 
-def test_a_liar_that_was_found_out_contradicts_nobody_and_is_not_accepted() -> None:
+def test_a_banned_peer_contradicts_no_other_and_is_not_accepted() -> None:
     attestations = new_attestations()
     attestations.record("liar", 0, ["wrong", "wrong"], 1.0)
     assert not attestations.accept(0, "a", "right", 1.0)

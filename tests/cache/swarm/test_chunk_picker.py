@@ -132,7 +132,7 @@ def test_what_a_reader_waits_for_comes_first() -> None:
     assert step.index == 33 and step.urgent
 
 
-def test_each_chunk_has_one_owner_whom_all_others_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_chunk_has_one_owner_that_all_others_ask(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hotplate.cache.swarm.origin_window.WINDOW_FIRST", 8)
     names = [f"n{number}" for number in range(5)]
     sources: dict[int, list[str]] = {}
@@ -184,7 +184,7 @@ def test_a_message_that_was_overtaken_takes_back_nothing() -> None:
     assert take(picker).source == "a"
 
 
-def test_an_answer_that_was_overtaken_by_a_greeting_says_nobody_has_left() -> None:
+def test_a_response_that_a_greeting_has_overtaken_removes_no_participant() -> None:
     picker = picker_of()
     asked = picker.state.state_for("a").number
     receive(picker, "a")

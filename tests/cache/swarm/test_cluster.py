@@ -62,7 +62,7 @@ def test_every_chunk_arrives_and_leaves_the_origin_once_among_the_honest(
     st.lists(st.floats(0.0, 2.0), min_size=2, max_size=5),
     st.integers(1, 12),
 )
-def test_no_chunk_leaves_the_origin_twice_however_late_and_disordered_news_come(
+def test_no_chunk_leaves_the_origin_twice_however_late_and_disordered_messages_come(
     seed: int, starts_s: list[float], chunks: int
 ) -> None:
     rng = random.Random(seed)

@@ -116,7 +116,7 @@ def test_a_receiver_that_opens_it_again_can_write_no_more(region: Region, lent: 
     assert region.view[0] == 0 and os.fstat(lent).st_size == SIZE
 
 
-def test_a_mount_of_ours_is_in_nobodys_way(tmp_path: Path) -> None:
+def test_our_mount_is_in_no_ones_way(tmp_path: Path) -> None:
     (tmp_path / "mine").touch()
     mount = huge_mount(tmp_path)
     if mount is None:
@@ -165,7 +165,7 @@ def test_the_limit_is_kept_and_named() -> None:
     arena.release(arena.allocate("b", 2 * SIZE))
 
 
-def test_released_memory_stays_with_who_maps_it() -> None:
+def test_released_memory_stays_with_the_process_that_maps_it() -> None:
     arena = Arena(SIZE)
     region = arena.allocate("a", SIZE)
     region.view[0] = 9

@@ -102,7 +102,7 @@ def test_what_a_killed_agent_was_filling_is_taken_up_by_the_next(disk: DiskTier)
     assert len(list(disk.root.iterdir())) == 1 and again.used_bytes == len(CONTENT)
 
 
-def test_a_file_that_is_checked_is_believed_no_more_once_a_late_write_may_come(
+def test_a_file_that_is_checked_is_discarded_once_a_late_write_may_come(
     disk: DiskTier,
 ) -> None:
     digest = store(disk, CONTENT)

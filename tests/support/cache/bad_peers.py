@@ -1,4 +1,4 @@
-"""Agents that speak the peers' protocol and mean no good."""
+"""Agents that speak the peers' protocol, and lie or stall."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ Kind = Literal["lies", "deceives", "stalls", "trickles"]
 
 
 class BadPeer:
-    """Says that it has all of everything, and gives wrong bytes, none, or one now and then.
+    """Claims to have everything, and gives wrong bytes, none, or one now and then.
 
-    One that deceives says the digests of its wrong bytes, as if they were right.
+    One that deceives attests the digests of its wrong bytes, as if they were right.
     """
 
     def __init__(self, kind: Kind, size_bytes: int, host: str = "127.0.0.1", port: int = 0) -> None:
@@ -80,4 +80,4 @@ class _Server(ThreadingHTTPServer):
     block_on_close = False
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Who has left it is no news."""
+        """Ignores clients that have gone."""

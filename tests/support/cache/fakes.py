@@ -162,7 +162,7 @@ class _QuietServer(ThreadingHTTPServer):
     block_on_close = False
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that was killed is no news."""
+        """Ignores clients that were killed."""
 
 
 def _answer(root: Path, origin: PacedOrigin, path: str, span: str | None) -> tuple[int, bytes]:

@@ -21,7 +21,7 @@ from hotplate.cache.tiers.arena import Region
 
 
 @dataclass(frozen=True)
-class Item:
+class InventoryItem:
     """A URL or a tree of which this node has something."""
 
     name: str
@@ -37,7 +37,7 @@ class Item:
 
 
 @dataclass(frozen=True)
-class Verified:
+class VerificationReport:
     """What a verification found."""
 
     blobs: int
@@ -55,7 +55,7 @@ class Inventory:
         self._blob_table = blob_table
         self._ledger = ledger
 
-    async def items(self) -> list[Item]:
+    async def items(self) -> list[InventoryItem]:
         """Every URL and tree of which something is here, or on its way."""
         manifests = await asyncio.to_thread(self._manifests)
         held = {one.key: one for one in self._blob_table}
@@ -80,13 +80,13 @@ class Inventory:
 
     def _item(
         self, name: str, kind: str, keys: list[str], size_bytes: int, held: dict[str, CachedBlob]
-    ) -> Item | None:
+    ) -> InventoryItem | None:
         """None for an item of which nothing is here."""
         sizes = self._blob_table.disk.sizes()
         known = [held[key] for key in keys if key in held and held[key].error is None]
         if keys and not known and not any(key in sizes for key in keys):
             return None
-        return Item(
+        return InventoryItem(
             name=name,
             kind=kind,
             files=len(keys),
@@ -96,7 +96,7 @@ class Inventory:
             pinned=any(one.leases for one in known),
         )
 
-    async def verify(self) -> Verified:
+    async def verify(self) -> VerificationReport:
         """Reads everything that is here and complete; what is damaged is dropped, to be fetched
         again.
 
@@ -119,7 +119,7 @@ class Inventory:
             if not right:
                 bad.append(name)
                 await self._repair(digest, blob, name)
-        return Verified(count, read_bytes, tuple(bad))
+        return VerificationReport(count, read_bytes, tuple(bad))
 
     async def _repair(self, digest: str, blob: Blob, name: str) -> None:
         """A URL's blob is fetched again when it is next wanted; a tree's file is mended, since

@@ -19,7 +19,7 @@ _RESPONSE_S = 30.0
 
 
 class AgentEndpoint(NamedTuple):
-    """What opens files by URL."""
+    """The Unix socket through which files are opened by URL, and the token for it."""
 
     socket_path: str
     token: str
@@ -28,7 +28,7 @@ class AgentEndpoint(NamedTuple):
 def find_endpoint(url: str) -> AgentEndpoint:
     """The Unix socket of the agent that `HOTPLATE_AGENT` names, and its token.
 
-    Raises OSError with a sentence that begins with `url`, which is what somebody asked for.
+    Raises OSError with a sentence that begins with `url`, the file that is being opened.
     """
     address = os.environ.get(ADDRESS, "")
     if not address:

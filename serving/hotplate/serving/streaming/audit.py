@@ -1,7 +1,7 @@
-"""Makes Python code and child programs see complete files only.
+"""Lets Python code and child programs see complete files only.
 
 An audit hook runs before Python opens a file or starts a program (PEP 578), so it can wait for
-a file that is still arriving. Streaming goes past it, through `weights.safe_open`.
+a file that is still arriving. Streaming, through `weights.safe_open`, bypasses it.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ MODELS = "HOTPLATE_MODELS"
 
 
 def install_hook() -> None:
-    """For the rest of the process's life; an audit hook cannot be taken away.
+    """Install the hook for the rest of the process's life; an audit hook cannot be removed.
 
-    The interpreter calls it to its very end, when this module's names are gone already.
+    The interpreter calls it until its very end, when this module's names are gone already.
     """
 
     before, events, ends = _before, {"open", *_PROGRAMS}, sys.is_finalizing
@@ -53,7 +53,7 @@ def _wait_for(path: str) -> None:
 
 
 def wait_for_models() -> None:
-    """Blocks until no file of the replica's models is a stand-in. Raises OSError."""
+    """Block until no file of the replica's models is a stand-in. Raises OSError."""
     for folder in _model_folders():
         for parent, _, names in os.walk(folder, followlinks=True):
             for name in names:
@@ -97,4 +97,4 @@ _PROGRAMS: dict[str, Callable[..., Iterable[Any]]] = {
     "os.system": lambda command: [command, *_settings(None)],
     "pty.spawn": lambda arguments: [*_command(arguments), *_settings(None)],
 }
-"""Event → what its arguments say, in the order that the standard library documents."""
+"""By event: the paths and texts in its arguments, which come in the documented order."""

@@ -1,4 +1,4 @@
-"""What tensors are copied to: memory that is not the host's, with a copy engine of its own."""
+"""Devices that tensors are copied to: memory other than the host's, with its own copy engine."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Device(Protocol):
     """One device. All memory is flat `torch.uint8` tensors; thread-safe."""
 
     def pin(self, size_bytes: int) -> Any:
-        """Host memory that the copy engine reads by itself."""
+        """Host memory that the copy engine can read directly."""
 
     def allocate(self, size_bytes: int) -> Any:
         """Memory of the device, for copies to fill."""
@@ -32,7 +32,8 @@ class Device(Protocol):
         """
 
     def hand_over(self, memory: Any, event: Event) -> None:
-        """Whatever this thread has the device do from now on with `memory` is after `event`."""
+        """Orders all that this thread lets the device do with `memory` from now on after
+        `event`."""
 
 
 class CudaEvent:
@@ -65,9 +66,8 @@ class CudaDevice:
         return self._torch.empty(size_bytes, dtype=dtype, device="cpu", pin_memory=True)
 
     def allocate(self, size_bytes: int) -> Any:
-        # From the copy stream's own pool: what this thread's stream still computes with its own
-        # freed memory need not be waited for.
-        # Never an inference tensor, whatever mode this thread is in: other threads fill it.
+        # From the copy stream's own pool, so that no copy waits until this thread's stream is done
+        # with memory that it has freed. Never an inference tensor, since other threads fill it.
         with self._torch.inference_mode(False), self._torch.cuda.stream(self._stream):
             return self._torch.empty(size_bytes, dtype=self._torch.uint8, device=self._device)
 
@@ -84,7 +84,7 @@ class CudaDevice:
 
 
 def device_for(device: Any) -> Device | None:
-    """What to stage copies to `device` through; None where a plain `Tensor.to` has to do.
+    """The device to stage copies to; None where a plain `Tensor.to` has to do.
 
     `device` is what `safe_open` takes (`"cuda:1"`, an index, …), or a `Device` itself.
     """

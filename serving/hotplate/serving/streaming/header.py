@@ -1,4 +1,4 @@
-"""The header of a Safetensors file: what lies where, known before any tensor has arrived.
+"""The header of a Safetensors file: where each tensor lies, known before any has arrived.
 
 The format: 8 bytes with the header's length (little endian), that many bytes of JSON, then the
 tensors' bytes. https://github.com/huggingface/safetensors#format

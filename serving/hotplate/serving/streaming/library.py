@@ -1,7 +1,7 @@
-"""The installed safetensors' own reader, whatever has taken its public name.
+"""The installed safetensors' own reader, even where its public name is patched.
 
-It answers what only it can: whether arguments are valid, and tensors for other frameworks than
-PyTorch, which it reads from a file in memory that holds just the one tensor.
+Only it can tell whether arguments are valid, and make tensors of frameworks other than PyTorch, for
+which it reads a file in memory with just the one tensor.
 """
 
 from __future__ import annotations

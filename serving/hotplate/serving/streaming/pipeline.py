@@ -1,4 +1,4 @@
-"""Tensors on their way to a device, in the file's order, some ahead of whoever takes them."""
+"""Tensors on their way to a device, in the file's order, some of them ahead of their use."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from hotplate.serving.streaming.staging import Bytes, Landing, Run, Staging, run
 from hotplate.serving.streaming.tensor import StreamedTensor, TorchTensor, typed
 
 AHEAD_BYTES = 256 << 20
-"""Of the device's memory for what nobody has taken yet: 5 ms of a PCIe 5 link."""
+"""Device memory for tensors that are not taken yet: 5 ms of a PCIe 5 link."""
 
 Part = tuple[str, StreamedTensor, Any]
 """A tensor's name, the tensor, and what to index it with."""
 
 
 class _Transfer(NamedTuple):
-    """What has begun, and gives (name, tensor) when it is done."""
+    """A transfer that has begun; its iterator waits for the end and gives (name, tensor)."""
 
     size_bytes: int
     landing: Landing | None
@@ -27,26 +27,26 @@ class _Transfer(NamedTuple):
 
 
 def pipelined(staging: Staging, parts: Iterable[Part]) -> Iterator[tuple[str, Any]]:
-    """(name, tensor on the device) for each part. Raises OSError if bytes cannot be had."""
+    """(name, tensor on the device) for each part. Raises OSError if bytes cannot be brought."""
     under_way: deque[_Transfer] = deque()
     ahead_bytes = 0
     try:
-        for flight in _begun(staging, parts):
-            under_way.append(flight)
-            ahead_bytes += flight.size_bytes
+        for transfer in _begun(staging, parts):
+            under_way.append(transfer)
+            ahead_bytes += transfer.size_bytes
             while ahead_bytes > AHEAD_BYTES:
                 ahead_bytes -= under_way[0].size_bytes
                 yield from under_way.popleft().tensors
         while under_way:
             yield from under_way.popleft().tensors
     finally:
-        for flight in under_way:
-            if flight.landing is not None:
-                flight.landing.cancel()
+        for transfer in under_way:
+            if transfer.landing is not None:
+                transfer.landing.cancel()
 
 
 def _begun(staging: Staging, parts: Iterable[Part]) -> Iterator[_Transfer]:
-    """One flight after another, each begun when it is asked for."""
+    """One transfer after another, each begun when the iterator gets to it."""
     for ours, group in itertools.groupby(parts, lambda part: isinstance(part[1], TorchTensor)):
         if not ours:
             for name, one, index in group:

@@ -1,7 +1,7 @@
 """`StreamedFile`: what `safetensors.safe_open` gives, for a file whose bytes still arrive.
 
 A `source` is the agent's file, leased and mapped; its `header` says where each tensor lies and is
-believed only as far as the file goes. A `tensor` waits for its own bytes alone: on the CPU it is a
+trusted only as far as the file goes. A `tensor` waits for its own bytes alone: on the CPU it is a
 view of the map; for a device its bytes go through a ring of pinned memory (`staging`) in the file's
 order (`pipeline`), while later ones arrive. `sharding` says which bytes one rank of several needs.
 Other readers of such a file, and programs that are started, wait until it is whole (`audit`).
@@ -48,7 +48,7 @@ def read_header(source: StreamSource) -> SafetensorsHeader:
 
 class StreamedFile:
     """Same surface and results as the stock object; only `get_tensor`, `get_tensors` and a
-    slice's `[...]` wait, each for its own bytes. They raise OSError if those cannot be had.
+    slice's `[...]` wait, each for its own bytes. They raise OSError if those cannot be brought.
 
     Tensors on the CPU are views of the process's private map and keep it alive.
     """
@@ -61,7 +61,7 @@ class StreamedFile:
         device: Any,
         staging: Staging | None = None,
     ) -> None:
-        """`staging` is the way to the device; made when it is needed if none is given."""
+        """`staging` copies to the device; it is made when it is needed if none is given."""
         self._header: SafetensorsHeader | None = header
         self._source = source
         self._framework = framework
@@ -114,7 +114,7 @@ class StreamedFile:
         """(name, tensor) of what the plan wants, in the order of their bytes.
 
         Raises ValueError before the first for a plan that does not fit, OSError for bytes that
-        cannot be had.
+        cannot be brought.
         """
         parts = []
         for name, entry in self._opened().tensors.items():
@@ -131,7 +131,7 @@ class StreamedFile:
                 yield name, one[index] if index else one.whole()
 
     def _staged(self) -> Staging | None:
-        """The way to the device; None where tensors are views of the map, or simply copied."""
+        """The staging for the device; None where tensors are views of the map, or simply copied."""
         if self._staging is None and self._device not in (None, "cpu"):
             device = device_for(self._device)
             self._staging = None if device is None else Staging(device)

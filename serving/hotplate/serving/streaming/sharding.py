@@ -1,4 +1,4 @@
-"""Which parts of which tensors are wanted: what one rank of a tensor-parallel model needs. Pure."""
+"""Which parts of which tensors are wanted, as by one rank of a tensor-parallel model. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Union
 
 WHOLE = ...
-"""The rule for a tensor of which everything is wanted."""
+"""The rule for a tensor that is wanted whole."""
 
 
 class Part(NamedTuple):
@@ -33,7 +33,7 @@ Rule = Union[Part, Shard, tuple[int, int, int], Any, None]
 """What is wanted of a tensor; `WHOLE`, or None for nothing."""
 
 Index = tuple[slice, ...]
-"""What a tensor is indexed with to get the part; () for all of it."""
+"""The index that gives the part of a tensor; () for all of it."""
 
 
 def shard(dim: int, rank: int, world: int) -> Shard:
@@ -62,7 +62,7 @@ class Plan:
     """For the tensors that no rule names."""
 
     def index(self, name: str, shape: Sequence[int]) -> Index | None:
-        """What to index that tensor with; None to leave it out.
+        """The index of the wanted part of that tensor; None to leave it out.
 
         Raises ValueError for a rule that its shape has no room for.
         """

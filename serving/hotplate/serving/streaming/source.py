@@ -27,14 +27,14 @@ class ArrivingFile(Protocol):
     """What is needed of `hotplate.cache.reader.RemoteFile`."""
 
     fd: int
-    """Open for reading, until `close`; -1 then."""
+    """Open for reading until `close`, and then -1."""
 
     @property
     def size_bytes(self) -> int: ...
 
     @property
     def chunk_bytes(self) -> int:
-        """What the file comes in."""
+        """The size of the chunks that the file comes in."""
 
     @property
     def view(self) -> memoryview:
@@ -44,7 +44,7 @@ class ArrivingFile(Protocol):
         """Ask for these bytes before all others, in this order; does not wait."""
 
     def wait(self, start: int, stop: int) -> None:
-        """Block until these bytes are verified. Raises OSError if they cannot be had."""
+        """Block until these bytes are verified. Raises OSError if they cannot be brought."""
 
     def wait_all(self) -> None:
         """Block until every byte is verified. Raises OSError as above."""
@@ -56,8 +56,8 @@ class ArrivingFile(Protocol):
 
 
 class StreamSource:
-    """One opened file. Each opening has a map of its own, so that what one user writes into its
-    tensors no other sees, just as with the stock library."""
+    """One opened file. Each opening has a map of its own, so that writes into its tensors are seen
+    nowhere else, just as with the stock library."""
 
     def __init__(self, path: str, open_remote: Callable[[], ArrivingFile]) -> None:
         """Raises OSError as `open_remote` does."""
@@ -74,7 +74,7 @@ class StreamSource:
         self._connected().want(spans)
 
     def wait(self, start: int, stop: int) -> None:
-        """Block until bytes `start:stop` are there. Raises OSError if they cannot be had."""
+        """Block until bytes `start:stop` are there. Raises OSError if they cannot be brought."""
         if start < stop:
             self._connected().wait(start, stop)
             clock.waited()
@@ -92,7 +92,7 @@ class StreamSource:
             read_bytes += count
 
     def close(self) -> None:
-        """Let nobody wait any longer, and end the lease; bytes that are mapped stay."""
+        """End all waits, and the lease; bytes that are mapped stay."""
         _close(self._remote, self._pid)
 
     def whole(self) -> str:
@@ -182,7 +182,7 @@ def _open_url(url: str, only_wanted: bool) -> StreamSource:
 def streamed_path(path: Any) -> str | None:
     """The name below the agent's folder that `path` leads to, if the agent streams such a file.
 
-    While it arrives it is a link from there to where anybody may read it, and waits.
+    While the file arrives, that name is a link into the file view, where reads wait.
     """
     trees = os.environ.get(TREES)
     if trees is None or sys.byteorder != "little" or not isinstance(path, (str, os.PathLike)):

@@ -1,4 +1,4 @@
-"""The way of a file's bytes to a device: arrived → pinned slot → device, all three at once.
+"""How a file's bytes get to a device: arrived → pinned slot → device, all three at once.
 
 A few threads read what has arrived into pinned memory, and the device's copy engine takes it from
 there. A slot is filled again only when the engine is done with it.
@@ -28,10 +28,10 @@ _ALIGNMENT_BYTES = 16
 
 
 class Bytes(Protocol):
-    """What is read from: a file that may still arrive."""
+    """The source of bytes: a file that may still arrive."""
 
     def wait(self, start: int, stop: int) -> None:
-        """Block until these bytes are there. Raises OSError if they cannot be had."""
+        """Block until these bytes are there. Raises OSError if they cannot be brought."""
 
     def read_into(self, start: int, view: memoryview) -> None:
         """Fill `view` with the bytes from `start`, which are there."""
@@ -47,10 +47,10 @@ class Run(NamedTuple):
 
 
 def runs(tensors: Iterable[tuple[str, TensorEntry, Bytes]], limit_bytes: int) -> Iterator[Run]:
-    """Cut tensors, each with what its bytes are read from, in runs of at most `limit_bytes`.
+    """Cut tensors, each with the source of its bytes, into runs of at most `limit_bytes`.
 
-    A larger tensor is a run of its own, and one that would lie unaligned begins another. Whoever
-    keeps one tensor of a run keeps all of its memory, which is why runs are small.
+    A larger tensor is a run of its own, and one that would lie unaligned begins another. To keep
+    one tensor of a run is to keep all of the run's memory, which is why runs are small.
     """
     run: list[tuple[str, TensorEntry]] = []
     read: Bytes | None = None
@@ -68,7 +68,7 @@ def runs(tensors: Iterable[tuple[str, TensorEntry, Bytes]], limit_bytes: int) ->
 
 
 class _Slot:
-    """A piece of pinned memory, and until when the engine reads it."""
+    """A piece of pinned memory, and the event until which the engine reads it."""
 
     def __init__(self, pinned: Any) -> None:
         self.pinned = pinned
@@ -88,7 +88,7 @@ class Ring:
         self._device = device
         self._unmade = slots
         self._given: deque[_Slot] = deque()
-        """The engine is done with them in this order."""
+        """Slots in use, in the order in which the engine will be done with them."""
         self._changed = threading.Condition()
 
     def fill(self) -> None:
@@ -98,7 +98,7 @@ class Ring:
             self.give(slot, None)
 
     def take(self) -> _Slot:
-        """A slot that nobody reads; blocks until there is one."""
+        """A slot that the engine does not read; blocks until there is one."""
         slot = self._next()
         if slot is None:
             return _Slot(self._device.pin(self.slot_bytes))
@@ -118,7 +118,7 @@ class Ring:
                 self._changed.wait()
 
     def give(self, slot: _Slot, copied: Event | None) -> None:
-        """It may be taken again; whoever takes it waits for the event."""
+        """Return a slot; the next one that takes it waits for the event."""
         slot.copied = copied
         with self._changed:
             self._given.append(slot)
@@ -136,14 +136,14 @@ class Landing:
     def memory(self) -> Any:
         """The flat bytes, for use by this thread. Blocks until every copy has begun.
 
-        Raises OSError if the bytes cannot be had.
+        Raises OSError if the bytes cannot be brought.
         """
         for copy in self._copies:
             self._device.hand_over(self._memory, copy.result())
         return self._memory
 
     def cancel(self) -> None:
-        """Nobody will want it: what has not begun does not."""
+        """Give up the copies that have not begun."""
         for copy in self._copies:
             copy.cancel()
 
@@ -172,7 +172,7 @@ class Staging:
         return Landing(self._device, memory, copies)
 
     def close(self) -> None:
-        """No more; what is under way ends by itself."""
+        """Take no further copies; those under way end by themselves."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _carry(self, data: Bytes, start: int, target: Any) -> Event:

@@ -1,4 +1,4 @@
-"""One tensor of a streamed file, before its bytes are needed, and what it becomes."""
+"""One tensor of a streamed file: a stand-in until its bytes are needed, and what it becomes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ TORCH_DTYPES = {
 
 
 class StreamedTensor(ABC):
-    """What the header says of it, and how to wait for its bytes."""
+    """A tensor by its header entry, which can wait for its bytes."""
 
     def __init__(self, source: StreamSource, entry: TensorEntry, data: memoryview) -> None:
         self._source = source
@@ -66,7 +66,7 @@ class StreamedTensor(ABC):
         yield self._entry.start, self._entry.stop
 
     def _wait(self) -> None:
-        """For all of it."""
+        """Wait for all of it."""
         self._source.wait(self._entry.start, self._entry.stop)
 
 
@@ -106,7 +106,7 @@ class TorchTensor(StreamedTensor):
         return super().spans() if index == () else self._spans(self._part(index))
 
     def packed(self, index: Any) -> tuple[TensorEntry, Bytes]:
-        """`self[index]` as one piece of bytes, and what to read it from: the file, if it is one
+        """`self[index]` as one piece of bytes, and its source: the file, if it is one piece
         there."""
         if index == ():
             return self._entry, self._source

@@ -36,7 +36,7 @@ class WeightsClock:
             self._sizes[path] = size_bytes
 
     def waited(self) -> None:
-        """Somebody has got the bytes that they waited for."""
+        """A wait for bytes has ended."""
         with self._lock:
             self._end = _now()
 
