@@ -32,12 +32,12 @@ class Metrics:
         self.peer_bytes_in, self.peer_bytes_out = map(peer_bytes.labels, ("in", "out"))
         self.bans = Counter(
             "hotplate_cache_bans",
-            "Peers that gave wrong bytes and are not asked any more",
+            "Peers that gave wrong bytes and are no longer asked",
             registry=self.registry,
         )
         self.refusals = Counter(
             "hotplate_cache_refusals",
-            "Peers told to come back later (429), because all upload slots were taken",
+            "Requests of peers that got a 429, because all upload slots were taken",
             registry=self.registry,
         )
         self.arena_bytes = self._gauge("arena_bytes", "Memory of the arena in use")

@@ -307,7 +307,7 @@ def test_a_node_that_finds_a_peer_busy_asks_each_peer_of_a_hint_once() -> None:
     assert picker.next(1.0, False, True) is None
     picker.state.add_hints(0, ["c", "me", "unknown"])
     step = take(picker)
-    assert (step.source, step.reason) == ("c", "is said to have it")
+    assert (step.source, step.reason) == ("c", "has it according to another peer")
     picker.missed(step, Missed.NOT_YET, 1.0)
     assert picker.next(1.0, False, True) is None
 

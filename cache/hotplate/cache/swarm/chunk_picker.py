@@ -1,4 +1,4 @@
-"""Which chunk of one content to fetch next, and from whom: the swarm's decisions.
+"""Which chunk of one content to fetch next, and from where: the swarm's decisions.
 
 The *participants* of a content are the agents that have it or are bringing it. Every chunk has an
 order of its own over them, by rendezvous hashing, the same on every node. The first of the order is
@@ -40,7 +40,7 @@ LACKS_S = 1.0
 
 @dataclass(frozen=True, kw_only=True)
 class _Options:
-    """What the node may ask of whom at this moment."""
+    """What the node may ask of the origin and of each peer at this moment."""
 
     now: float
     avoided: set[str]
@@ -210,7 +210,7 @@ class ChunkPicker:
         ]
         peer = self._scores.least_busy(seed, hinted)
         if peer is not None:
-            return Assignment(index, peer, "is said to have it", urgent)
+            return Assignment(index, peer, "has it according to another peer", urgent)
         if sure:
             return None
         if not (pressing or options.probe or (options.origin and index in options.due)):

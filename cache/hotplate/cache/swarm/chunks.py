@@ -53,7 +53,7 @@ class Chunks:
         self.progress = 0
         """Grows whenever new bytes come."""
         self._tried = False
-        """Whether somebody has tried and failed since the last progress."""
+        """Whether an attempt has failed since the last progress."""
 
     @property
     def complete(self) -> bool:
@@ -93,7 +93,7 @@ class Chunks:
     def take(self, index: int, now: float) -> None:
         """A missing chunk becomes the caller's until it reports."""
         if not self._fetching and not self._tried:
-            self._progress_at = now  # nobody tried until now, so nothing has stalled
+            self._progress_at = now  # there was no attempt until now, so nothing has stalled
         self._missing &= ~(1 << index)
         self._fetching.add(index)
 
