@@ -17,11 +17,7 @@ from hotplate.cache.file_view.agent_side import FileView
 from hotplate.cache.manifest import CHUNK_BYTES
 from hotplate.cache.reader import open_file
 from tests.support.cache.agent_bench import BLOB, SHARED, WEIGHTS, AgentBench, client_at
-from tests.support.cache.fakes import (
-    blob_of,
-    content,
-    exists,
-)
+from tests.support.cache.fakes import blob_of, content, exists
 from tests.support.patience import PATIENCE_S
 from tests.support.ports import free_port
 from tests.support.processor import cpu_s

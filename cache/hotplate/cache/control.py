@@ -17,10 +17,7 @@ from hotplate.cache.catalog.pulls import Pull, Pulls, failure
 from hotplate.cache.catalog.tree_state import TreeState
 from hotplate.cache.catalog.trees import Trees
 from hotplate.cache.catalog.url_index import UrlIndex, location_json
-from hotplate.cache.errors import (
-    Unauthorized,
-    UnknownUrl,
-)
+from hotplate.cache.errors import Unauthorized, UnknownUrl
 from hotplate.cache.file_view.agent_side import FileView
 from hotplate.cache.leases.lending import Lending
 from hotplate.cache.metrics import Metrics

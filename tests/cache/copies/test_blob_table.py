@@ -10,11 +10,7 @@ import weakref
 import pytest
 
 from hotplate.cache.copies.cached_blob import OriginFile
-from hotplate.cache.errors import (
-    ChunkCorrupt,
-    OriginUnavailable,
-    UnknownBlob,
-)
+from hotplate.cache.errors import ChunkCorrupt, OriginUnavailable, UnknownBlob
 from hotplate.cache.manifest import Draft
 from tests.support.cache.blob_bench import BLOB, CONTENT, SECOND, BlobBench, lent_bytes
 from tests.support.cache.fakes import blob_of, publish

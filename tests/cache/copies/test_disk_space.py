@@ -7,9 +7,7 @@ import functools
 
 import pytest
 
-from hotplate.cache.errors import (
-    NoSpace,
-)
+from hotplate.cache.errors import NoSpace
 from hotplate.cache.manifest import CHUNK_BYTES
 from tests.support.cache.blob_bench import BLOB, CONTENT, OTHER, SECOND, BlobBench, lent_bytes
 from tests.support.cache.fakes import blob_of, publish, random_bytes

@@ -9,10 +9,7 @@ from pathlib import Path
 import pytest
 
 from hotplate.cache.copies.write_behind import READING_S
-from hotplate.cache.errors import (
-    CacheError,
-    NoSpace,
-)
+from hotplate.cache.errors import CacheError, NoSpace
 from hotplate.cache.manifest import CHUNK_BYTES
 from hotplate.cache.tiers.arena import LARGE_BYTES
 from tests.support.cache.blob_bench import BLOB, CONTENT, BlobBench, lent_bytes

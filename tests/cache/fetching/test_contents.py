@@ -13,7 +13,7 @@ from hotplate.cache.errors import CacheError, UnknownBlob
 from hotplate.cache.fetching.contents import Contents
 from hotplate.cache.fetching.fetch import Fetch, FetchOrder
 from hotplate.cache.manifest import CHUNK_BYTES, Blob
-from hotplate.cache.origins.blob_source import OnProgress, ignore_progress
+from hotplate.cache.origins.blob_source import OnProgress, ignore
 from hotplate.cache.swarm.assignment import ORIGIN, Assignment, Missed
 from hotplate.cache.swarm.chunk_request import ChunkRequest, ChunkResponse
 from hotplate.cache.swarm.chunks import Chunks
@@ -38,9 +38,7 @@ class Place:
 class Nowhere:
     """An origin that nothing here asks."""
 
-    def read_into(
-        self, offset: int, view: memoryview, on_progress: OnProgress = ignore_progress
-    ) -> None:
+    def read_into(self, offset: int, view: memoryview, on_progress: OnProgress = ignore) -> None:
         raise AssertionError
 
 

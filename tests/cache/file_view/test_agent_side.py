@@ -19,9 +19,7 @@ import pytest
 from hotplate.cache.errors import OriginUnavailable
 from hotplate.cache.file_view import mounting as view_mount
 from hotplate.cache.manifest import CHUNK_BYTES
-from tests.support.cache.fakes import (
-    AgentProcess,
-)
+from tests.support.cache.fakes import AgentProcess
 from tests.support.cache.view_bench import Bench, ask, needs_mounts
 from tests.support.patience import PATIENCE_S
 

@@ -12,7 +12,7 @@ from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
 
 from hotplate.cache.errors import ChunkCorrupt, OriginUnavailable, VersionChanged
 from hotplate.cache.manifest import CHUNK_BYTES
-from hotplate.cache.origins.blob_source import ByteSource, OnProgress, ignore_progress
+from hotplate.cache.origins.blob_source import ByteSource, OnProgress, ignore
 from hotplate.cache.origins.fsspec_files import FsspecFiles
 from hotplate.cache.origins.request_size import LEAST_BYTES, PIECE_S, RequestSize
 from hotplate.cache.origins.schemes import Schemes
@@ -122,7 +122,7 @@ def tell(chunks: Chunks, index: int, remote: Remote, got_bytes: int) -> None:
     chunks.received(index, got_bytes, remote.now)
 
 
-def read(source: ByteSource, offset: int = 0, on_progress: OnProgress = ignore_progress) -> bytes:
+def read(source: ByteSource, offset: int = 0, on_progress: OnProgress = ignore) -> bytes:
     view = memoryview(bytearray(CHUNK_BYTES))
     source.read_into(offset, view, on_progress)
     return bytes(view)

@@ -23,7 +23,7 @@ from hotplate.cache.origins.blob_source import (
     FsspecOrigin,
     OnProgress,
     Origin,
-    ignore_progress,
+    ignore,
 )
 from hotplate.cache.tiers.arena import Arena, Region
 from tests.support.patience import PATIENCE_S
@@ -122,9 +122,7 @@ class PacedSource:
     digest: str
     origins: ByteSource
 
-    def read_into(
-        self, offset: int, view: memoryview, on_progress: OnProgress = ignore_progress
-    ) -> None:
+    def read_into(self, offset: int, view: memoryview, on_progress: OnProgress = ignore) -> None:
         self.origin.read_into(self, offset, view)
 
 

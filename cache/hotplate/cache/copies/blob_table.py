@@ -7,10 +7,8 @@ import contextlib
 import itertools
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Set
-from functools import partial
 
 from hotplate.cache.copies.arena_space import ArenaSpace
-from hotplate.cache.copies.arrival import fetch_into
 from hotplate.cache.copies.cached_blob import CachedBlob, OriginFile
 from hotplate.cache.copies.disk_space import DiskSpace
 from hotplate.cache.copies.intake import Intake
@@ -42,8 +40,7 @@ class BlobTable:
         self._uses = itertools.count(1)
         self.arena_space = ArenaSpace(arena, self)
         disk_space = DiskSpace(disk, self._cached, self.drop, wanted)
-        fetch = partial(fetch_into, contents=contents, stall_s=stall_s)
-        self._intake = Intake(disk, self.arena_space, disk_space, fetch, self._settle)
+        self._intake = Intake(disk, self.arena_space, disk_space, contents, stall_s, self._settle)
 
     def __iter__(self) -> Iterator[CachedBlob]:
         return iter(list(dict.fromkeys(self._cached.values())))  # a settled draft has two keys

@@ -12,15 +12,16 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable
-from typing import Protocol
+from functools import partial
 
 from hotplate.cache.copies.arena_space import ArenaSpace
+from hotplate.cache.copies.arrival import fetch_into
 from hotplate.cache.copies.cached_blob import CachedBlob
 from hotplate.cache.copies.disk_space import DiskSpace
 from hotplate.cache.copies.landing import DiskCopy, DiskLanding, check, land
 from hotplate.cache.copies.write_behind import WriteBehind
 from hotplate.cache.errors import CacheError, Misled, NoSpace
-from hotplate.cache.fetching.fetch import ChunkDestination, LocalCopy
+from hotplate.cache.fetching.contents import Contents
 from hotplate.cache.manifest import Blob, Draft
 from hotplate.cache.tiers.arena import Region
 from hotplate.cache.tiers.disk import DiskTier
@@ -31,19 +32,6 @@ _LANDINGS = 64
 """Files on their way to disk at once: a tree of thousands would use up the descriptors."""
 
 
-class FetchInto(Protocol):
-    """`arrival.fetch_into`, given the contents and how long nothing may come."""
-
-    async def __call__(
-        self,
-        cached: CachedBlob,
-        place: ChunkDestination,
-        *,
-        local: LocalCopy | None,
-        urgent: bool = False,
-    ) -> None: ...
-
-
 class Intake:
     """Brings blobs to the arena and to disk. Lives on the event loop."""
 
@@ -52,16 +40,18 @@ class Intake:
         disk: DiskTier,
         arena_space: ArenaSpace,
         disk_space: DiskSpace,
-        fetch: FetchInto,
+        contents: Contents,
+        stall_s: float,
         on_settled: Callable[[CachedBlob], None],
     ) -> None:
-        """`on_settled` is called with each blob once it is complete and has its digest."""
+        """A fetch without a new byte for `stall_s` fails. `on_settled` is called with each blob
+        once it is complete and has its digest."""
         self.mended_chunks = 0
         """How many chunks were wrong on disk and have been written over."""
         self._disk = disk
         self._arena_space = arena_space
         self._disk_space = disk_space
-        self._fetch = fetch
+        self._fetch = partial(fetch_into, contents=contents, stall_s=stall_s)
         self._on_settled = on_settled
         self._landings = asyncio.Semaphore(_LANDINGS)
         self._write_behind = WriteBehind(disk, disk_space.reserve)

@@ -25,16 +25,14 @@ OnProgress = Callable[[int], None]
 """Called while bytes are read, with how many have come so far."""
 
 
-def ignore_progress(came_bytes: int) -> None:
+def ignore(came_bytes: int) -> None:
     """The callback of a reader that needs none."""
 
 
 class ByteSource(Protocol):
     """The source of one file's bytes; synchronous and thread-safe."""
 
-    def read_into(
-        self, offset: int, view: memoryview, on_progress: OnProgress = ignore_progress
-    ) -> None:
+    def read_into(self, offset: int, view: memoryview, on_progress: OnProgress = ignore) -> None:
         """Fills `view` with the file's bytes from `offset`.
 
         The bytes are not verified here. A source that can tell calls `on_progress` a few times a
@@ -88,7 +86,7 @@ class FsspecOrigin:
         blob_digest: str,
         offset: int,
         view: memoryview,
-        on_progress: OnProgress = ignore_progress,
+        on_progress: OnProgress = ignore,
     ) -> None:
         """As `ByteSource.read_into`, for that blob."""
         report(self._read(blob_digest, offset, view), on_progress)
@@ -139,9 +137,7 @@ class BlobSource:
     origin: FsspecOrigin
     digest: str
 
-    def read_into(
-        self, offset: int, view: memoryview, on_progress: OnProgress = ignore_progress
-    ) -> None:
+    def read_into(self, offset: int, view: memoryview, on_progress: OnProgress = ignore) -> None:
         self.origin.read_into(self.digest, offset, view, on_progress)
 
 

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import fsspec
 
 from hotplate.cache.errors import OriginUnavailable, UnknownUrl
-from hotplate.cache.origins.blob_source import ByteSource, OnProgress, ignore_progress
+from hotplate.cache.origins.blob_source import ByteSource, OnProgress, ignore
 from hotplate.cache.origins.locations import Location, Version, changed
 from hotplate.cache.origins.request_size import RequestSize, report
 
@@ -69,9 +69,7 @@ class FsspecSource:
     version: Version
     pace: RequestSize
 
-    def read_into(
-        self, offset: int, view: memoryview, on_progress: OnProgress = ignore_progress
-    ) -> None:
+    def read_into(self, offset: int, view: memoryview, on_progress: OnProgress = ignore) -> None:
         report(self._read(offset, view), on_progress)
 
     def _read(self, offset: int, view: memoryview) -> Iterator[int]:

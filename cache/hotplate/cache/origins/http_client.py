@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from urllib.parse import SplitResult, unquote, urljoin, urlsplit
 
 from hotplate.cache.errors import OriginUnavailable, UnknownUrl
-from hotplate.cache.origins.blob_source import OnProgress, ignore_progress
+from hotplate.cache.origins.blob_source import OnProgress, ignore
 from hotplate.cache.origins.http_connection import HttpConnection
 from hotplate.cache.origins.locations import hide
 from hotplate.cache.origins.reach import is_public
@@ -66,7 +66,7 @@ class HttpResponse:
         """Whether the connection can take another request."""
         return self._ended and self._keeps and self._connection.clean
 
-    def read_into(self, view: memoryview, on_progress: OnProgress = ignore_progress) -> int:
+    def read_into(self, view: memoryview, on_progress: OnProgress = ignore) -> int:
         """Fills `view` as far as the body goes; how many bytes were read. Raises
         OriginUnavailable."""
         got = 0
@@ -85,7 +85,7 @@ class HttpResponse:
                 raise OriginUnavailable(f"{hide(self.url)} answered more than {limit_bytes} bytes")
         return bytes(data)
 
-    def skip(self, count: int | None = None, on_progress: OnProgress = ignore_progress) -> int:
+    def skip(self, count: int | None = None, on_progress: OnProgress = ignore) -> int:
         """Reads and discards `count` bytes (None: all); how many there were."""
         scratch = memoryview(bytearray(_SCRATCH_BYTES * 16))
         got = 0

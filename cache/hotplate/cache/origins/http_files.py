@@ -10,7 +10,7 @@ from html.parser import HTMLParser
 from urllib.parse import urldefrag, urljoin, urlsplit
 
 from hotplate.cache.errors import CacheError, OriginBusy, OriginUnavailable, UnknownUrl
-from hotplate.cache.origins.blob_source import ByteSource, OnProgress, ignore_progress
+from hotplate.cache.origins.blob_source import ByteSource, OnProgress, ignore
 from hotplate.cache.origins.http_client import HttpClient, HttpResponse
 from hotplate.cache.origins.locations import Location, Version, changed, hide
 from hotplate.cache.origins.whole_body import WholeBody
@@ -129,9 +129,7 @@ class HttpSource:
         self._target: tuple[str, bool] | None = None
         self._whole: WholeBody | None = None
 
-    def read_into(
-        self, offset: int, view: memoryview, on_progress: OnProgress = ignore_progress
-    ) -> None:
+    def read_into(self, offset: int, view: memoryview, on_progress: OnProgress = ignore) -> None:
         whole = self._whole
         if whole is None and self._read_range(offset, view, on_progress):
             return

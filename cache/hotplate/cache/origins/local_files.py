@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import fsspec
 
 from hotplate.cache.errors import OriginUnavailable, UnknownUrl
-from hotplate.cache.origins.blob_source import ByteSource, OnProgress, ignore_progress, read_at
+from hotplate.cache.origins.blob_source import ByteSource, OnProgress, ignore, read_at
 from hotplate.cache.origins.locations import Location, Version, changed
 
 
@@ -40,9 +40,7 @@ class LocalSource:
 
     version: Version
 
-    def read_into(
-        self, offset: int, view: memoryview, on_progress: OnProgress = ignore_progress
-    ) -> None:
+    def read_into(self, offset: int, view: memoryview, on_progress: OnProgress = ignore) -> None:
         path = self.version.url.removeprefix("file://")
         try:
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 from hotplate.cache.errors import OriginUnavailable
-from hotplate.cache.origins.blob_source import OnProgress, ignore_progress
+from hotplate.cache.origins.blob_source import OnProgress, ignore
 from hotplate.cache.origins.http_client import HttpResponse
 
 _PATIENCE_S = 0.3
@@ -31,9 +31,7 @@ class WholeBody:
         self._stream: HttpResponse | None = None
         self._undo = contextlib.ExitStack()
 
-    def read_into(
-        self, offset: int, view: memoryview, on_progress: OnProgress = ignore_progress
-    ) -> None:
+    def read_into(self, offset: int, view: memoryview, on_progress: OnProgress = ignore) -> None:
         """Raises OriginUnavailable when the stream ends before that part does."""
         with self._turn:
             self._waiting.append(offset)

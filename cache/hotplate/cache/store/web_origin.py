@@ -9,13 +9,7 @@ from dataclasses import dataclass
 
 from hotplate.cache.errors import ChunkCorrupt, UnknownBlob, UnknownUrl, VersionChanged
 from hotplate.cache.manifest import Blob, Manifest
-from hotplate.cache.origins.blob_source import (
-    ByteSource,
-    FsspecOrigin,
-    OnProgress,
-    Origin,
-    ignore_progress,
-)
+from hotplate.cache.origins.blob_source import ByteSource, FsspecOrigin, OnProgress, Origin, ignore
 from hotplate.cache.origins.locations import UrlFiles, Version
 from hotplate.cache.origins.request_size import RequestSize
 from hotplate.cache.origins.schemes import Schemes
@@ -45,9 +39,7 @@ class _StoredBlob:
     blob: Blob
     file: ByteSource
 
-    def read_into(
-        self, offset: int, view: memoryview, on_progress: OnProgress = ignore_progress
-    ) -> None:
+    def read_into(self, offset: int, view: memoryview, on_progress: OnProgress = ignore) -> None:
         digest, url = self.blob.digest, self.origin.url
         try:
             self.file.read_into(offset, view, on_progress)

@@ -216,11 +216,9 @@ class ChunkPicker:
         if not (pressing or options.probe or (options.origin and index in options.due)):
             return None
         avoided = avoided | self._late | options.doubted
-        announcer = (
-            self.state.origin_fetches.announcer(index, options.now)
-            if options.announced >> index & 1
-            else None
-        )
+        announcer = None
+        if options.announced >> index & 1:
+            announcer = self.state.origin_fetches.announcer(index, options.now)
         bringer = announcer or self.state.orders.first(index, avoided)
         if bringer is not None and index not in self.state.origin_fetches:
             # Its greetings tell when it has the chunk; a request now and then, whether it is alive.
