@@ -268,14 +268,14 @@ async def test_what_a_replica_puts_in_the_place_of_its_door_is_not_followed(
 
 
 async def test_a_file_where_a_socket_is_asked_for_stays(bench: Bench) -> None:
-    notes = bench.our_door.parent / "notes.txt"
+    notes = bench.our_socket.parent / "notes.txt"
     notes.write_text("somebody's")
     with pytest.raises(CacheError, match=r"cannot listen at .* \(what has that name is no socket"):
         await bench.client.admit(str(notes), [])
     assert notes.read_text() == "somebody's"
 
 
-async def test_a_folder_that_is_a_link_gets_no_door(tmp_path: Path) -> None:
+async def test_a_folder_that_is_a_link_gets_no_socket(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "replica").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(OSError):
