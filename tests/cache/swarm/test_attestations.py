@@ -65,3 +65,29 @@ def test_no_peer_fills_this_node_with_attestations() -> None:
     assert attestations.has_attested(
         "a", DIGESTS_PER_REQUEST - 1
     ) and not attestations.has_attested("a", DIGESTS_PER_REQUEST)
+
+
+def test_a_liars_withdrawal_settles_only_what_nobody_else_contradicts() -> None:
+    attestations = Attestations(PeerScores())
+    for index in (1, 2, 3):
+        attestations.record("liar", index, ["wrong"], 0.0)
+        attestations.record("a", index, ["right"], 0.0)
+    attestations.record("b", 3, ["other"], 0.0)
+    for index in (1, 2, 3):
+        assert not attestations.accept(index, "a", "right", 0.0)
+    assert attestations.disputed == 0b1110
+    assert attestations.resolve(1, "right", 0.0) == ({"liar"}, [])
+    assert attestations.disputed == 0b1000, "a and b still contradict each other"
+
+
+def test_what_a_peer_lacks_is_no_attestation() -> None:
+    attestations = Attestations(PeerScores())
+    attestations.record("a", 4, ["x", "", "z"], 0.0)
+    assert [attestations.has_attested("a", index) for index in range(3, 8)] == [
+        False,
+        True,
+        False,
+        True,
+        False,
+    ]
+    assert not attestations.has_attested("b", 4)

@@ -157,3 +157,77 @@ def test_a_thousand_random_events_lose_and_repeat_no_chunk() -> None:
                 chunks.verified(index, now)
                 verified.add(index)
     assert verified == set(range(40)) and taken(chunks, now) is None
+
+
+def test_progress_is_counted_and_whoever_has_all_is_complete() -> None:
+    chunks = Chunks("a", 2)
+    assert (chunks.progress, chunks.complete, chunks.verified_bits) == (0, False, 0)
+    chunks.take(1, 0.0)
+    chunks.received(1, 5, 1.0)
+    chunks.received(1, 5, 2.0)
+    chunks.received(1, 6, 3.0)
+    assert chunks.progress == 2
+    chunks.verified(1, 4.0)
+    assert (chunks.progress, chunks.complete, chunks.verified_bits) == (3, False, 0b10)
+    chunks.take(0, 4.0)
+    chunks.verified(0, 5.0)
+    assert (chunks.progress, chunks.complete, chunks.verified_bits) == (4, True, 0b11)
+
+
+def test_what_is_to_come_is_awaited() -> None:
+    chunks = Chunks("a", 3)
+    assert all(chunks.awaited(index) for index in range(3))
+    chunks.whole = False
+    chunks.want([1])
+    chunks.take(2, 0.0)
+    assert [chunks.awaited(index) for index in range(3)] == [False, True, True]
+    assert chunks.any_wanted
+    chunks.take(1, 0.0)
+    chunks.verified(1, 0.0)
+    assert not chunks.any_wanted
+
+
+def test_the_clock_of_a_stall_begins_with_the_first_try_and_with_each_progress() -> None:
+    chunks = Chunks("a", 2, stall_s=30.0)
+    assert chunks.stalls_at() is None
+    chunks.take(0, 100.0)
+    assert chunks.stalls_at() == 130.0
+    chunks.take(1, 110.0)
+    assert chunks.stalls_at() == 130.0, "somebody was trying already"
+    assert chunks.stalled(129.9) is None
+    assert chunks.stalled(130.0) is not None
+    chunks.verified(0, 120.0)
+    assert chunks.stalls_at() == 150.0
+    assert chunks.missed(1, 149.9) is None
+    chunks.take(1, 149.9)
+    assert chunks.stalls_at() == 150.0, "a try that failed is no progress"
+    assert chunks.missed(1, 150.0) is not None
+
+
+def test_after_a_success_the_clock_begins_anew_with_the_next_try() -> None:
+    chunks = Chunks("a", 2, stall_s=30.0)
+    chunks.take(0, 0.0)
+    chunks.missed(0, 10.0)
+    chunks.take(0, 10.0)
+    chunks.verified(0, 20.0)
+    chunks.take(1, 1000.0)
+    assert chunks.stalls_at() == 1030.0
+
+
+def test_what_the_origin_did_not_give_is_known_until_it_is_tried_again() -> None:
+    chunks = Chunks("a", 1)
+    chunks.take(0, 0.0)
+    assert not chunks.cannot(0)
+    chunks.failed(0, DOWN, 0.0)
+    assert chunks.cannot(0)
+    wakes_at = chunks.wakes_at()
+    assert wakes_at is not None
+    assert chunks.missing_bits(wakes_at - 0.01) == 0
+    assert chunks.missing_bits(wakes_at) == 1
+    chunks.want([0])
+    assert list(chunks.wanted(wakes_at - 0.01)) == []
+    assert list(chunks.wanted(wakes_at)) == [0]
+    chunks.clear_backoff(0)
+    assert chunks.wakes_at() is None
+    chunks.take(0, 1.0)
+    assert not chunks.cannot(0)
