@@ -1,8 +1,16 @@
 from __future__ import annotations
 
+import math
+
 import pytest
 
-from hotplate.serving.gateway.queue.service_time import ENOUGH, FRESH_S, WINDOW, ServiceTime
+from hotplate.serving.gateway.queue.service_time import (
+    ENOUGH,
+    FRESH_S,
+    PAUSE_S,
+    WINDOW,
+    ServiceTime,
+)
 
 
 def learnt(*times_s: float) -> ServiceTime:
@@ -67,3 +75,51 @@ def test_of_very_many_requests_some_tell_enough() -> None:
     for number in range(1000):
         service.learn(0.001, 0.001, number * 0.0001)
     assert service.seen < WINDOW + 30
+
+
+def test_mean_and_spread_are_those_of_the_first_ten_and_fade_from_then_on() -> None:
+    service = learnt(*[1.0, 3.0] * 5)
+    assert service.mean_s == pytest.approx(2.0)
+    assert service.work_s(3) == pytest.approx(6.0)
+    assert service.least_work_s(4) == pytest.approx(8.0 - math.sqrt(4.0))
+    assert service.least_work_s(0.01) == 0.0
+    service.learn(12.0, 12.0, 1.0)
+    assert service.mean_s == pytest.approx(3.0)
+
+
+@pytest.mark.parametrize("count", range(1, ENOUGH + 1))
+def test_few_requests_count_in_part(count: int) -> None:
+    service, trust = learnt(*[9.0] * count), (count - 1) / (ENOUGH - 1)
+    assert service.seen == count
+    assert service.least_s == pytest.approx(9.0 * trust)
+    assert service.fair_s == pytest.approx(9.0 * trust)
+    assert service.least_work_s(2) == pytest.approx(18.0 * trust)
+
+
+def test_the_low_quantile_is_of_the_newest_in_any_order() -> None:
+    times_s = [float(n) for n in range(1, WINDOW + 21)]
+    for order in (times_s, [*times_s[:20], *reversed(times_s[20:])]):
+        service = learnt(*order)
+        newest = sorted(order[-WINDOW:])
+        low_s = newest[WINDOW // 10]
+        assert service.least_s == low_s
+        assert service.fair_s == pytest.approx(min(low_s * 1.1, newest[WINDOW // 2]))
+
+
+def test_a_request_of_half_the_quantile_is_no_change_yet() -> None:
+    for newest_s, least_s in ((4.0, 8.0), (3.9, 3.9)):
+        service = learnt(*[8.0] * 50)
+        service.learn(newest_s, newest_s, 1.0)
+        assert service.least_s == least_s
+
+
+@pytest.mark.parametrize(
+    ("seen", "after_s", "is_sample"),
+    [(WINDOW, 0.0, True), (WINDOW + 1, 0.0, False), (WINDOW + 1, PAUSE_S, True)],
+)
+def test_samples_that_come_fast_are_left_out_once_there_are_enough(
+    seen: int, after_s: float, is_sample: bool
+) -> None:
+    service = learnt(*[1.0] * seen)
+    service.learn(1.0, 1.0, after_s)
+    assert service.seen == seen + is_sample
