@@ -11,7 +11,7 @@ from typing import Any
 
 import aiohttp
 
-from hotplate.serving.gateway.fleet.membership import chosen_owner
+from hotplate.serving.gateway.fleet.membership import rendezvous_owner
 from tests.support.end_to_end.platform_process import Platform
 from tests.support.end_to_end.rough_client import Bento, RoughClient
 from tests.support.gateway.gateway_processes import GatewayProcess
@@ -47,7 +47,7 @@ async def test_a_killed_gateway_costs_its_callers_connections_and_a_replaced_one
         assert mine["peers"] == [theirs["gateway"]]
         ids = [mine["gateway"], theirs["gateway"]]
         names = (f"shared-{number}" for number in itertools.count(1))
-        name = next(n for n in names if chosen_owner(f"default/{n}", ids) == theirs["gateway"])
+        name = next(n for n in names if rendezvous_owner(f"default/{n}", ids) == theirs["gateway"])
         await rough.deploy(name, bento.tag)
         await rough.settled(name, "running")
         url = await platform.url_of(name)

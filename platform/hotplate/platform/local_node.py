@@ -20,7 +20,7 @@ from hotplate.deploy.standbys import Standbys, StandbySettings
 from hotplate.platform.controller.planning.tenancy import Tenancy
 from hotplate.platform.processes.data_dir import DataDir
 from hotplate.platform.settings import Cpus, PlatformSettings
-from hotplate.serving.gateway.fleet.discovery import MEETING, top
+from hotplate.serving.gateway.fleet.discovery import RENDEZVOUS, top
 from hotplate.serving.replica.compile_cache import CompileCache
 from hotplate.serving.replica.environments.builder import EnvironmentBuilder
 from hotplate.serving.replica.environments.registry import EnvironmentRegistry
@@ -144,7 +144,7 @@ def _hidden(settings: PlatformSettings, data: DataDir) -> list[Path]:
     stored = [Path(blobs).resolve()] if scheme in ("", "file") else []
     packages = _packages(settings, data).resolve()
     engine = data.visible_folder("engine").resolve().parent
-    gateways = top(data.folder("gateway") / MEETING).resolve()
+    gateways = top(data.folder("gateway") / RENDEZVOUS).resolve()
     meeting = [] if gateways.is_relative_to(data.root) else [gateways]
     return [data.root, engine, *stored, packages, VIEWS, *meeting]
 

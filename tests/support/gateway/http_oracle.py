@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 import h11
 
 from hotplate.serving.gateway.errors import BadRequest
+from hotplate.serving.gateway.http1.fields import Field, last_chunk
 from hotplate.serving.gateway.http1.head_cache import HeadCache
-from hotplate.serving.gateway.http1.request_head import Field, RequestHead, last_chunk
+from hotplate.serving.gateway.http1.request_head import RequestHead
 from hotplate.serving.gateway.http1.request_reader import RequestReader
 from hotplate.serving.gateway.limits import Limits
 

@@ -1,4 +1,4 @@
-"""All routes of one gateway: takes over tables, reports demand, ends in order."""
+"""All routes of one gateway: follows route tables, reports demand, and ends in order."""
 
 from __future__ import annotations
 
@@ -22,14 +22,15 @@ from hotplate.serving.gateway.tasks.scheduler import TaskScheduler
 from hotplate.serving.gateway.telemetry.access_log import AccessLog
 
 LOOK_S = 0.1
-"""How often a gateway looks for what has become of the others, and for more of them."""
+"""How often a gateway checks the other gateways."""
 
 ALONE_LOOK_S = 0.25
-"""The same where there are none: most gateways are alone, and looking is most of what an idle one
-does. Who has just come may own a deployment next: until it is seen, nothing is backed up there."""
+"""The same without other gateways: most gateways are alone, and the check is most of what an idle
+one does. A gateway that has just joined may own a deployment next: until it is noticed, nothing is
+backed up there."""
 
 IDLE_S = 1.0
-"""A caller's connection that is idle for this long is closed by a gateway that retires."""
+"""A retiring gateway closes callers' connections that are idle for this long."""
 
 log = logging.getLogger(__name__)
 
@@ -54,43 +55,45 @@ class Gateway:
         self.fleet = fleet
         self._access_log = access_log
         self.version = 0
-        """The table in force; 0 = none yet."""
+        """The version of the table in force; 0 = there is none yet."""
         self._on_change = on_change
         self.tasks: TaskScheduler | None = None
-        """Those that the control plane keeps; None = all are with their replicas."""
+        """The tasks that the control plane keeps; None = all tasks are with their replicas."""
         self._servers: dict[str, RouteServer] = {}
         self._ownerships: dict[str, Ownership] = {}
-        """What this gateway is to each deployment, where there may be several."""
+        """The ownership of each deployment, where there may be several gateways."""
         self._peer_listener: PeerListener | None = None
         self._inbox: Inbox | None = None
         self.keeper: BackupKeeper | None = None
-        """What the other gateways have backed up here; None until it has joined them."""
+        """Connections that other gateways have backed up here; None until it has joined them."""
         self._looking: asyncio.Task[None] | None = None
         self._stopping = False
 
     @property
     def servers(self) -> list[RouteServer]:
-        """Every route, in the table's order."""
+        """All routes, in the table's order."""
         return list(self._servers.values())
 
     def server(self, name: str) -> RouteServer | None:
         return self._servers.get(name)
 
     def owner(self, name: str) -> str:
-        """Which gateway has the deployment's queue and slots; empty = none at this moment."""
+        """The gateway that has the deployment's queue and slots; empty = none at this moment."""
         ownership = self._ownerships.get(name)
         return ownership.owner if ownership is not None else ""
 
     async def join(self, operator: Callable[[], asyncio.Protocol]) -> None:
-        """Takes its place among the gateways of the fleet, which may ask it by way of `operator`
-        what operators ask. Raises OSError."""
+        """Joins the gateways of the fleet; they may send it operators' requests, which `operator`
+        serves. Raises OSError."""
         assert self.fleet is not None
         self.fleet.folder.mkdir(mode=0o700, exist_ok=True)
         self._peer_listener = PeerListener(
             self.fleet.socket, self.fleet.proof, self.server, operator
         )
         await self._peer_listener.open()
-        self._inbox = Inbox(self.fleet.hand_of(self.fleet.id), self.fleet.proof, self._take_socket)
+        self._inbox = Inbox(
+            self.fleet.handover_socket_of(self.fleet.id), self.fleet.proof, self._take_socket
+        )
         self._inbox.open()
         self.keeper = BackupKeeper(self.fleet)
         self.keeper.open()
@@ -98,16 +101,14 @@ class Gateway:
         self._looking = asyncio.create_task(self._follow_fleet())
 
     async def apply(self, table: RouteTable) -> None:
-        """Takes over a table whole: new routes listen, removed ones end, the rest goes on.
-
-        A gateway that stops takes no more tables.
-        """
+        """Applies a whole table: new routes listen, removed ones end, the others go on. A gateway
+        that stops applies no more tables."""
         if self._stopping:
             return
         named = {route.name for route in table.routes}
         for name, server in self._servers.items():
             if name not in named and not server.closing:
-                server.stop(f"{name} is not served any more.")
+                server.stop(f"{name} is no longer served.")
                 if name in self._ownerships:
                     self._ownerships[name].end()
         self._forget_ended()
@@ -116,14 +117,14 @@ class Gateway:
             self.fleet.look()
         for route in table.routes:
             await self._serve(route)
-        # An address may have become free only by a route that came later in the table.
+        # An address may have become free only by a route that comes later in the table.
         for route in table.routes:
             if self._servers[route.name].error:
                 await self._serve(route)
         self.version = table.version
 
     def report(self) -> DemandReport:
-        """What every route has to do now; ending routes are in it until they have ended."""
+        """The demand of every route, including routes that are ending."""
         self._forget_ended()
         tasks = {} if self.tasks is None else self.tasks.running()
         return DemandReport(
@@ -140,8 +141,9 @@ class Gateway:
         )
 
     async def close(self, grace_s: float) -> None:
-        """Lets what runs finish for `grace_s`, and accepts nothing more. What waits, and callers'
-        connections, go over to another gateway where there is one; else what waits is refused."""
+        """Lets requests that run finish for `grace_s`, and accepts no more. Waiting requests, and
+        callers' connections, go over to another gateway if there is one; otherwise waiting requests
+        are refused."""
         self._stopping = True
         if self.fleet is not None and grace_s:
             await self._retire(self.fleet)
@@ -170,7 +172,7 @@ class Gateway:
             self._access_log.close()
 
     async def _retire(self, fleet: Fleet) -> None:
-        """Leaves what others serve too to them."""
+        """Hands over to other gateways what they serve too."""
         fleet.look()
         if not fleet.staying:
             return
@@ -179,13 +181,15 @@ class Gateway:
         listening = [(s.route.name, fd) for s in inherited for fd in s.callers.listener.descriptors]
         successor = fleet.staying[-1]
         log.info("gateway %s takes over: %d listening sockets", successor, len(listening))
-        await asyncio.to_thread(hand_over, fleet.hand_of(successor), fleet.proof, listening)
+        await asyncio.to_thread(
+            hand_over, fleet.handover_socket_of(successor), fleet.proof, listening
+        )
         for server in inherited:
             server.callers.retire(IDLE_S)
             self._ownerships[server.route.name].look()
 
     async def _ended(self) -> None:
-        """Waits until nothing runs and no caller is left."""
+        """Waits until nothing runs and no caller is connected."""
         ended = asyncio.gather(*(server.ended() for server in self.servers))
         while not ended.done():
             await asyncio.wait([ended], timeout=LOOK_S)

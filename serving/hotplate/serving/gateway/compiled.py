@@ -1,12 +1,12 @@
-"""The gateway's request path, compiled where this environment has had it built.
+"""The gateway's request path, compiled if this environment has a build of it.
 
-The sources are plain Python and the only truth. A build of them (`compiler.py`) lies in a folder of
-the environment, named by a digest of all the gateway's sources and of the Python that it is for. To
-use it is to have that folder first on the path; where a source has changed since, no folder has
-the name, and plain Python runs.
+The sources are plain Python and the only truth. A build of them (`compiler.py`) is a folder of the
+environment, named by a digest of all the gateway's sources and of its Python. It is used when that
+folder is first on the path; if a source has changed since, no folder has the name, and plain Python
+runs.
 
     python -m hotplate.serving.gateway.compiler                           builds it
-    HOTPLATE_GATEWAY__COMPILED=false hotplate gateway ...                 leaves it
+    HOTPLATE_GATEWAY__COMPILED=false hotplate gateway ...                 does not use it
     PYTHONPATH=$(python -m hotplate.serving.gateway.compiled) pytest ...  uses it in any program
 """
 
@@ -31,8 +31,8 @@ FOLDERS = (
     "replicas",
     "telemetry",
 )
-"""What every request passes through. All their files are compiled: where a class is and its base is
-not, or one calls another that is not, requests cost more and nothing says so."""
+"""What every request passes through. All their files are compiled, because a compiled class with a
+base that is not, or calls between the two, cost every request more without a notice."""
 FILES = (
     "limits",
     "route_server",
@@ -40,9 +40,9 @@ FILES = (
     "tasks.control_plane_exchange",
     "tasks.execution",
 )
-"""What shares classes with them elsewhere."""
+"""Files elsewhere that share classes with them."""
 APART = frozenset({"protocol.priority"})
-"""A constant that the store reads too: `hotplate gateway` has imported it before `use`."""
+"""A constant that the store imports too: `hotplate gateway` has imported it before `use`."""
 MODULES = tuple(
     sorted(
         {
@@ -58,7 +58,7 @@ OFF = frozenset({"0", "false", "no", "off"})
 
 
 def builds() -> Path:
-    """The folder of the environment in which builds lie."""
+    """The folder of the environment with all builds."""
     return Path(sys.prefix, "lib", "hotplate-gateway")
 
 
@@ -68,7 +68,7 @@ def source(module: str) -> Path:
 
 
 def folder() -> Path:
-    """Where the build of these sources for this Python is, if there is one."""
+    """The folder of the build of these sources for this Python; it need not exist."""
     digest = blake2b(digest_size=12)
     digest.update(f"{sys.version}\n{sysconfig.get_config_var('EXT_SUFFIX')}\n".encode())
     for path in sorted(SOURCES.rglob("*.py")):
@@ -79,10 +79,8 @@ def folder() -> Path:
 
 
 def use(environ: Mapping[str, str]) -> None:
-    """Has this process use the build, if there is one and the environment does not say otherwise.
-
-    Where a module of it has been imported as Python already it is too late: the two do not mix.
-    """
+    """Has this process use the build, if there is one and the environment allows it. If a module of
+    it was imported as Python already it is too late, because the two do not mix."""
     if environ.get(SETTING, "").lower() in OFF:
         return
     if any(f"{PACKAGE}.{module}" in sys.modules for module in MODULES):

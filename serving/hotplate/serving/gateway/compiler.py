@@ -1,7 +1,7 @@
-"""Compiles the gateway's request path with mypyc, where mypy and a C compiler are there.
+"""Compiles the gateway's request path with mypyc, if mypy and a C compiler are installed.
 
-`make install` runs it. Whatever it lacks or meets, the gateway runs as plain Python instead, which
-costs about half as much again for each request; so nothing of it is an error of the install.
+`make install` runs it. If that fails, the gateway runs as plain Python instead, which costs about
+half as much again for each request; so a failed build is no error of the install.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tempfile import TemporaryDirectory
 from hotplate.serving.gateway.compiled import MODULES, PACKAGE, builds, folder, source
 
 LIMIT_S = 600.0
-"""A build takes half a minute of one core, up to three where others work beside it."""
+"""A build takes half a minute of one core, and up to three minutes on a busy machine."""
 BUILDING = "building-"
 MYPY = """[mypy]
 namespace_packages = True
@@ -30,7 +30,7 @@ follow_imports = silent
 
 
 class NotCompiled(Exception):
-    """Why there is no build, in a sentence's second half."""
+    """Why there is no build, as the second half of a sentence."""
 
 
 def missing() -> str:

@@ -1,4 +1,4 @@
-"""GatewayError (every one is answered as `{"error": {"code", "message"}}`)
+"""GatewayError (the response is `{"error": {"code", "message"}}`)
 ├── BadRequest            400  the request cannot be read as HTTP/1.1
 │   ├── RequestSlow       408  its header or body does not arrive
 │   ├── TargetTooLong     414
@@ -8,30 +8,30 @@
 │   └── MethodRefused     501  CONNECT
 ├── BadTimeout            400  X-Request-Timeout-Seconds is no positive number
 ├── Unauthorized          401  no or a wrong bearer token
-├── PageRefused           403  a web page asks where only services may
-├── CrossSite             403  a page of another origin asks, which CORS does not allow
-├── Misdirected           421  a browser asks under a name that is none of ours
-├── PathReserved          404  what replicas tell gateways only
+├── PageRefused           403  a web page calls where only services may
+├── CrossSite             403  a page of another origin calls, which CORS does not allow
+├── Misdirected           421  a browser uses a name that is none of ours
+├── PathReserved          404  a path between replicas and gateways only
 ├── BodyTooLarge          413
 ├── PickleRefused         415  a pickle from outside
 ├── ShareFull             429  the queue is full, and its organization fills its share of it
-├── ReplicaFailed         502  the replica ended the connection, or answered no HTTP
-├── RouteRefused          503  the control plane said to refuse
-├── TooManyConnections    503  more callers hold a connection to the route than may
-├── BodyNotKept           503  bodies that are not here whole fill the room that they may
-├── TasksAway             503  the control plane, which keeps tasks, does not answer
-├── NoCapacity            503  it could not be answered before its time is over
+├── ReplicaFailed         502  the replica ended the connection, or its response is no HTTP
+├── RouteRefused          503  the control plane has requests refused
+├── TooManyConnections    503  the route's callers have too many connections
+├── BodyNotKept           503  unfinished bodies fill the space that they may
+├── TasksAway             503  the control plane, which keeps tasks, does not respond
+├── NoCapacity            503  it could not be answered in time
 ├── NotReady              503  no replica became ready in time
 ├── RouteClosed           503  the route, or this gateway, is going away
 └── DeadlineExceeded      504  the request's time is over
-BadRoutesFile                  the file of routes is not one; told to who wrote it
+BadRoutesFile                  the file of routes is invalid
 """
 
 from __future__ import annotations
 
 
 class GatewayError(Exception):
-    """Base of what a caller is answered instead of a replica's answer."""
+    """Base of the errors with which the gateway itself responds."""
 
     code = "gateway_error"
     status = 500
@@ -43,7 +43,8 @@ class GatewayError(Exception):
 
 
 class BadRequest(GatewayError):
-    """The bytes are not a request that every reader would read alike. The connection is closed."""
+    """The bytes are not a request that every reader would read in the same way. The connection is
+    closed."""
 
     code = "bad_request"
     status = 400
@@ -99,21 +100,21 @@ class BadTimeout(GatewayError):
 
 
 class Unauthorized(GatewayError):
-    """The route lets nobody in without one of its bearer tokens, or its revision's secret."""
+    """The route admits only requests with one of its bearer tokens, or its revision's secret."""
 
     code = "unauthorized"
     status = 401
 
 
 class PageRefused(GatewayError):
-    """A browser asks for a web page, on a route that only services of its bento call."""
+    """A browser sends it for a web page, on a route that only services of its bento call."""
 
     code = "page_refused"
     status = 403
 
 
 class Misdirected(GatewayError):
-    """A browser sends it to a name that is none of ours: whoever has the name had it lead here."""
+    """A browser sends it to a name that is none of ours: somebody else's name may lead here."""
 
     code = "misdirected_request"
     status = 421
@@ -127,7 +128,7 @@ class CrossSite(GatewayError):
 
 
 class PathReserved(GatewayError):
-    """What is asked there is between a replica and its gateways."""
+    """These paths are between a replica and its gateways only."""
 
     code = "not_found"
     status = 404
@@ -148,22 +149,23 @@ class PickleRefused(GatewayError):
 
 
 class ShareFull(GatewayError):
-    """The route's queue holds as many requests, or bytes, as it may, and the organization that
-    asks its share of them. Come back after `Retry-After`."""
+    """The route's queue has as many requests, or bytes, as it may, and the caller's organization
+    fills its share. Come back after `Retry-After`."""
 
     code = "share_full"
     status = 429
 
 
 class ReplicaFailed(GatewayError):
-    """The replica got the request and then went away, or answered something that is not HTTP."""
+    """The replica got the request and then went away, or responded with something that is not
+    HTTP."""
 
     code = "replica_failed"
     status = 502
 
 
 class RouteRefused(GatewayError):
-    """The control plane wants every request refused; the message is its sentence."""
+    """The control plane has every request refused; the message is its sentence."""
 
     code = "route_refused"
     status = 503
@@ -177,7 +179,7 @@ class TooManyConnections(GatewayError):
 
 
 class BodyNotKept(GatewayError):
-    """Bodies wait to be whole, and there is no room for more of them. Come back after
+    """Bodies wait until they are whole, and there is no space for more of them. Come back after
     `Retry-After`, or send faster."""
 
     code = "body_not_kept"
@@ -185,15 +187,15 @@ class BodyNotKept(GatewayError):
 
 
 class TasksAway(GatewayError):
-    """The control plane keeps tasks and cannot now. Nothing was taken; try again."""
+    """The control plane keeps tasks and does not respond now. Nothing was taken; try again."""
 
     code = "tasks_away"
     status = 503
 
 
 class NoCapacity(GatewayError):
-    """So much waits ahead, or so little time is left, that the request could not be answered
-    before its time is over: it was not tried. Come back after `Retry-After`."""
+    """So much waits ahead, or so little time remains, that the request could not be answered in
+    time: it was not tried. Come back after `Retry-After`."""
 
     code = "no_capacity"
     status = 503
@@ -214,7 +216,7 @@ class RouteClosed(GatewayError):
 
 
 class DeadlineExceeded(GatewayError):
-    """The request's time was over before its answer began: in the queue, or in its replica."""
+    """The request's time was over before its response began: in the queue, or in its replica."""
 
     code = "deadline_exceeded"
     status = 504

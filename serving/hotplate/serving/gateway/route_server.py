@@ -1,12 +1,11 @@
-"""One route being served: where its callers arrive, who is let in, and how it ends.
+"""One route: where its callers arrive, which requests are admitted, and how it ends.
 
     callers/ ──request──► begin ──terms──► Dispatcher ──slot──► replicas/
                             │
                             └─► a local answer, a refusal, or the control plane for a kept task
 
-What a request goes through on its way is in `proxy/`; the queue and the replicas' connections are
-the dispatcher's (`proxy/dispatcher.py`). This is where they are put together, and where a new table
-takes effect.
+The way of a request is in `proxy/`; the queue and the replicas' connections are the dispatcher's
+(`proxy/dispatcher.py`). This file puts them together, and applies a new table.
 """
 
 from __future__ import annotations
@@ -36,12 +35,12 @@ from hotplate.serving.gateway.replicas.call import Waiter
 from hotplate.serving.gateway.telemetry.access_log import AccessLog
 
 TaskExchanges = Callable[[Caller, RouteContext, RequestHead], Exchange | None]
-"""Makes what moves a call of a task that the control plane keeps; None = the request is a call like
-any other. It is asked only where the route has tasks, and of the page that documents them."""
+"""Makes the exchange of a call of a kept task; None = the request is a call like any other. It is
+called only where the route has tasks, and for the page that documents them."""
 
 
 class RouteServer(Host):
-    """Serves one route. `changed` is called when its demand is no longer what it was."""
+    """Serves one route. `changed` is called when its demand has changed."""
 
     def __init__(
         self,
@@ -52,7 +51,7 @@ class RouteServer(Host):
         access_log: AccessLog | None = None,
         backup: ConnectionBackup | None = None,
     ) -> None:
-        """`peers`: gateways that may listen where it does; `backup`: for the next owner."""
+        """`peers`: gateways that may listen at the same address; `backup`: for the next owner."""
         self.dispatcher = dispatcher = Dispatcher(
             route, limits, watcher=self, changed=changed, backup=backup
         )
@@ -73,25 +72,26 @@ class RouteServer(Host):
 
     @property
     def route(self) -> Route:
-        """The orders in force."""
+        """The current configuration."""
         return self.dispatcher.route
 
     @property
     def closing(self) -> bool:
-        """It takes nothing new and ends when what is running has ended."""
+        """Whether it takes no new requests and ends when those that run have ended."""
         return self.dispatcher.closing
 
     # The table's orders
 
     def follow(self, route: Route) -> None:
-        """Takes over new orders, but for where callers arrive, without cutting what is running."""
+        """Follows a new configuration, except for its address, without ending what runs."""
         self._ended.clear()
         self.dispatcher.follow(route)
         self.bodies.slot_freed()
         self._check_ended()
 
     def stop(self, message: str) -> None:
-        """Accepts nothing more and refuses what waits; `ended` tells when the rest is done."""
+        """Accepts no more requests and refuses those that wait; `ended` returns when the rest is
+        done."""
         self.dispatcher.close(message)
         self.callers.drain()
         self.dispatcher.changed(COUNTS)
@@ -102,7 +102,7 @@ class RouteServer(Host):
         return self.dispatcher.closing or self.callers.retiring
 
     async def ended(self) -> None:
-        """Waits until a stopped route has nothing running and no caller is left."""
+        """Waits until a stopped route has nothing running and no caller is connected."""
         await self._ended.wait()
 
     @property
@@ -110,7 +110,7 @@ class RouteServer(Host):
         return self.dispatcher.closing and self._ended.is_set()
 
     def abandon(self) -> None:
-        """Cuts what is still there."""
+        """Closes all that is still open."""
         self.callers.abort()
         self._release_all()
 
@@ -120,12 +120,12 @@ class RouteServer(Host):
         return self.callers.listener.error
 
     def demand(self) -> RouteDemand:
-        """What there is to do now; `changed` is called with the next change after it."""
+        """The current demand; `changed` is called with the next change after it."""
         queue = self.queue
         return RouteDemand(
             peak=self.dispatcher.read_peak(),
             in_flight=queue.in_flight + sum(replica.taken_elsewhere for replica in queue.replicas),
-            # A body that is waited for wakes a route that sleeps, as what is queued does.
+            # A body that is waited for wakes a sleeping route, as a queued request does.
             queued=queue.queued + int(self.bodies.any_waiting and not queue.ready),
             completed=queue.completed,
             refused=self.dispatcher.refused,

@@ -22,10 +22,10 @@ from hotplate.machine import descriptors
 from hotplate.serving.gateway.admin.endpoints import ANY, Admin
 from hotplate.serving.gateway.all_routes import Gateway
 from hotplate.serving.gateway.compiled import is_used
-from hotplate.serving.gateway.fleet.discovery import MEETING, meeting, shared_secret
+from hotplate.serving.gateway.fleet.discovery import RENDEZVOUS, rendezvous, shared_secret
 from hotplate.serving.gateway.fleet.membership import Fleet, process_of
 from hotplate.serving.gateway.limits import Limits
-from hotplate.serving.gateway.sources.control_plane_link import Link
+from hotplate.serving.gateway.sources.control_plane_link import ControlPlaneLink
 from hotplate.serving.gateway.sources.file_watch import RoutesWatch, keys_of
 from hotplate.serving.gateway.sources.last_table import TableFile
 from hotplate.serving.gateway.sources.report_schedule import ReportSchedule
@@ -38,8 +38,8 @@ from hotplate.serving.gateway.telemetry.access_log import AccessLog
 log = logging.getLogger(__name__)
 
 UNCOLLECTED = 20_000
-"""Objects after which Python looks for cycles. A request leaves none behind, a connection a few
-(its parser knows who reads with it); to look after 700, as usual, costs every request."""
+"""Objects after which Python searches for cycles. A request leaves none, a connection a few (its
+parser refers to its reader); the usual 700 would cost every request."""
 
 
 @dataclass(frozen=True)
@@ -49,49 +49,49 @@ class Linked:
     control_plane: str
     """Its address, http(s)://host:port."""
     token: str = field(repr=False)
-    """The bearer token that lets this gateway in there."""
+    """The bearer token of this gateway there."""
     state_dir: Path
     """Where the last route table is kept."""
 
 
 @dataclass(frozen=True)
 class GatewaySettings:
-    """What one gateway process is told."""
+    """The settings of one gateway process."""
 
     source: Linked | Path
     """Where its routes come from: a control plane, or a file of routes."""
     admin: str = ""
-    """host:port where operators ask, not for callers; empty = what the file says, else any port."""
+    """host:port of the operators' listener; empty = as the file says, else any port."""
     replace: bool = False
-    """Whether the oldest of the gateways on the same file retires once this one serves. One that
-    is linked always replaces the one with its state folder."""
+    """Whether the oldest gateway of the same file retires once this one serves. A gateway with a
+    control plane always replaces the one with its state folder."""
     grace_s: float = 30.0
     """How long running requests may take to finish after SIGTERM."""
     limits: Limits = field(default_factory=Limits)
     """Bounds on callers and on connections."""
     token: str = field(default="", repr=False)
-    """What operators' requests are to bear; empty = the cluster's token, or, without a control
-    plane, nothing."""
+    """The bearer token of operators' requests; empty = the cluster's token, or, without a control
+    plane, none is needed."""
     metrics_token: str | None = field(default="", repr=False)
-    """Another one for `/metrics`; None = anybody may read them."""
+    """A second token, for `/metrics`; None = `/metrics` needs none."""
     access_log: Path | None = None
-    """Where a line is written for every answer; None = nowhere."""
+    """The file of the access log; None = there is no log."""
 
 
 class Source(Protocol):
     """Where routes come from."""
 
     async def load(self) -> str:
-        """Gets ready to start; the operator's address, if the source names one."""
+        """Prepares the start; returns the operator's address, if the source names one."""
 
     async def start(self) -> None:
-        """Puts in force what is known already."""
+        """Applies the routes that are known already."""
 
     async def run(self) -> None:
         """Keeps the routes up to date until cancelled."""
 
     def describe(self) -> dict[str, Any]:
-        """What an operator should know of it."""
+        """What an operator should know about the source."""
 
 
 async def serve(settings: GatewaySettings, ready: Callable[[int], None]) -> None:
@@ -104,7 +104,7 @@ async def serve(settings: GatewaySettings, ready: Callable[[int], None]) -> None
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     reports = ReportSchedule()
-    with meeting(_keys(settings.source), _otherwise(settings.source)) as folder:
+    with rendezvous(_keys(settings.source), _otherwise(settings.source)) as folder:
         secret = _secret(settings.source, folder)
         fleet = Fleet(folder, loop.time(), _seat(settings.source), secret)
         gateway = Gateway(
@@ -159,19 +159,19 @@ async def serve(settings: GatewaySettings, ready: Callable[[int], None]) -> None
 
 
 def _keys(source: Linked | Path) -> Sequence[str]:
-    """By which gateways find each other that serve the same."""
+    """The keys by which gateways find each other that serve the same routes."""
     if isinstance(source, Path):
         return keys_of(source, read(source).routes)
     return [f"token {source.token}"]
 
 
 def _otherwise(source: Linked | Path) -> Path | None:
-    """Where to meet if this user has no home."""
-    return None if isinstance(source, Path) else source.state_dir / MEETING
+    """Where gateways meet if this user has no home."""
+    return None if isinstance(source, Path) else source.state_dir / RENDEZVOUS
 
 
 def _secret(source: Linked | Path, folder: Path) -> str:
-    """What gateways show each other that they have."""
+    """The secret that gateways of the fleet share."""
     return shared_secret(folder) if isinstance(source, Path) else source.token
 
 
@@ -180,13 +180,14 @@ def _seat(source: Linked | Path) -> str:
 
 
 def _replaced(settings: GatewaySettings, fleet: Fleet) -> Sequence[str]:
-    """The gateways that are to retire for this one."""
+    """The gateways that retire for this one."""
     fleet.look()
     return fleet.staying[:1] if settings.replace else fleet.in_seat
 
 
 def _start_another(settings: GatewaySettings) -> None:
-    """Starts this command again, as its program is now; that one then has this one retire."""
+    """Starts this command again, with the program as it is now; the new gateway has this one
+    retire."""
     command = list(sys.orig_argv)
     if isinstance(settings.source, Path) and not settings.replace:
         command.append("--replace")
@@ -205,7 +206,7 @@ def _source(
     client = ControlPlaneClient(url=source.control_plane, token=source.token)
     deliveries = Deliveries(client, source.state_dir / "tasks")
     gateway.tasks = TaskScheduler(gateway.server, client, deliveries)
-    return Link(
+    return ControlPlaneLink(
         gateway,
         TableFile(source.state_dir),
         reports,
@@ -215,8 +216,8 @@ def _source(
 
 
 def shared(limits: Limits, descriptors_most: int) -> Limits:
-    """No route may take so many connections that there are none left for the others: two fifths
-    of what the process may open are for them, and for connections to replicas."""
+    """Limits the connections of one route to three fifths of the process's descriptors; the rest is
+    for other routes and for connections to replicas."""
     return replace(limits, connections=min(limits.connections, descriptors_most * 3 // 5))
 
 

@@ -17,8 +17,8 @@ from hotplate.serving.gateway.fleet.discovery import (
     SECRET,
     SETTING,
     STARTING,
-    lead,
-    meeting,
+    register_keys,
+    rendezvous,
     shared_secret,
 )
 from hotplate.serving.gateway.fleet.discovery import top as meeting_top
@@ -61,18 +61,18 @@ def test_who_comes_while_others_leave_finds_its_folder(top: Path) -> None:
 
     with again_and_again(come_and_leave) as turns:
         for _ in range(60):
-            with meeting(["mine"]) as folder:
+            with rendezvous(["mine"]) as folder:
                 assert folder.is_dir()
     assert turns[0] > 0
 
 
 def test_who_comes_while_another_reads_its_routes_again_finds_that_one(top: Path) -> None:
-    with meeting(["ours"]) as folder:
+    with rendezvous(["ours"]) as folder:
         other = Fleet(folder, 1.0)
         other.join()
-    with again_and_again(lambda: lead(folder, ["ours", "more"])) as turns:
+    with again_and_again(lambda: register_keys(folder, ["ours", "more"])) as turns:
         for _ in range(60):
-            with meeting(["ours"]) as found:
+            with rendezvous(["ours"]) as found:
                 assert found == folder
     other.leave()
     assert turns[0] > 0
@@ -107,20 +107,20 @@ def test_a_lock_that_is_not_given_back_keeps_no_gateway_from_starting(
 ) -> None:
     held = os.open(top / STARTING, os.O_RDWR | os.O_CREAT, 0o600)
     fcntl.flock(held, fcntl.LOCK_EX)
-    with caplog.at_level(logging.WARNING), meeting(["mine"], start_s=0.05) as folder:
+    with caplog.at_level(logging.WARNING), rendezvous(["mine"], start_s=0.05) as folder:
         assert folder.is_dir()
     (said,) = caplog.messages
     assert f"held for 0.05 s by process {os.getpid()}, which should only start" in said
     os.close(held)
-    with meeting(["mine"], start_s=PATIENCE_S):  # whoever had waited keeps nothing
+    with rendezvous(["mine"], start_s=PATIENCE_S):  # whoever had waited keeps nothing
         pass
     assert len(caplog.messages) == 1
 
 
 def test_gateways_without_a_token_have_a_secret_of_this_users(top: Path) -> None:
-    with meeting(["one"]) as folder:
+    with rendezvous(["one"]) as folder:
         secret = shared_secret(folder)
-    with meeting(["two"]) as folder:
+    with rendezvous(["two"]) as folder:
         assert shared_secret(folder) == secret
     assert len(secret) == 64
     assert stat.S_IMODE((top / SECRET).stat().st_mode) == 0o600

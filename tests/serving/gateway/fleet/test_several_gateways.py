@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hotplate.serving.gateway.fleet.membership import Fleet, chosen_owner
+from hotplate.serving.gateway.fleet.membership import Fleet, rendezvous_owner
 from tests.serving.gateway.test_alone import deployment
 from tests.support.gateway.backends import Backend, Connection, Request
 from tests.support.gateway.gateway_processes import GatewayProcess
@@ -64,7 +64,9 @@ async def agreed(*gateways: GatewayProcess) -> None:
             healths = [(await gateway.admin("/healthz"))[1] for gateway in gateways]
             owners = {health["owners"].get("chat") for health in healths}
             known = all(len(health["peers"]) == len(gateways) - 1 for health in healths)
-            if known and owners == {chosen_owner("chat", [each["gateway"] for each in healths])}:
+            if known and owners == {
+                rendezvous_owner("chat", [each["gateway"] for each in healths])
+            }:
                 return
             await asyncio.sleep(0.02)
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 import pytest
 
 from hotplate.serving.gateway.errors import BadRequest
+from hotplate.serving.gateway.http1.fields import Field
 from hotplate.serving.gateway.http1.head_cache import LONGEST_BYTES, MOST, HeadCache
-from hotplate.serving.gateway.http1.request_head import Field, RequestHead
+from hotplate.serving.gateway.http1.request_head import RequestHead
 from hotplate.serving.gateway.http1.request_reader import RequestReader
 from hotplate.serving.gateway.limits import Limits
 from tests.support.gateway.wire import CHUNKS, GET, OTHER_STATUS, READ, REFUSED

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from hotplate.serving.gateway.all_routes import ALONE_LOOK_S, Gateway
-from hotplate.serving.gateway.fleet.membership import Fleet, chosen_owner, file_name
+from hotplate.serving.gateway.fleet.membership import Fleet, file_name, rendezvous_owner
 from hotplate.serving.gateway.protocol.routes import ReplicaRoute, Route, RouteTable
 from tests.support.gateway.backends import SWITCH, Backend
 from tests.support.gateway.callers import Caller
@@ -42,7 +42,7 @@ class Pair:
 
     def _second_owns(self, name: str) -> bool:
         ids = [fleet.id for fleet in self._fleets]
-        return chosen_owner(name, ids) == ids[1]
+        return rendezvous_owner(name, ids) == ids[1]
 
     @property
     def first(self) -> Gateway:
@@ -241,11 +241,11 @@ async def test_what_another_gateway_keeps_ends_for_the_replica_when_it_ends_here
     assert (await caller.ask("/x")).status == 200
     keeper, owner = pair.first.keeper, pair.second.fleet
     assert keeper is not None and owner is not None
-    await until(lambda: (backup := keeper.of(owner.id, name)) and len(backup.kept) == 1)
+    await until(lambda: (backup := keeper.of(owner.id, name)) and len(backup.connections) == 1)
     await pair.serve(1, replicas=())
     await until(lambda: not pair.backend.open)
     backup = keeper.of(owner.id, name)
-    assert backup is not None and not backup.kept
+    assert backup is not None and not backup.connections
 
 
 async def test_a_newcomer_soon_has_the_connections_of_who_was_alone(pair: Pair) -> None:
@@ -286,7 +286,7 @@ async def test_a_tunnel_ends_with_its_gateway_though_connections_outlive_it(pair
 
     def kept() -> int:
         backup = keeper.of(owner.id, file_name(pair.name))
-        return -1 if backup is None else len(backup.kept)
+        return -1 if backup is None else len(backup.connections)
 
     caller = await pair.caller(1)
     assert (await caller.ask("/x")).status == 200

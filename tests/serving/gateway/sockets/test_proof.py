@@ -16,16 +16,21 @@ from hotplate.serving.gateway.fleet.membership import Fleet
 from hotplate.serving.gateway.fleet.peer_queries import ask_gateway
 from hotplate.serving.gateway.owner.peer_listener import PeerListener
 from hotplate.serving.gateway.sockets.packets import PacketListener
-from hotplate.serving.gateway.sockets.proof import NUMBER_BYTES, Asker, Listening, Proof
+from hotplate.serving.gateway.sockets.proof import (
+    NUMBER_BYTES,
+    ConnectingSide,
+    ListeningSide,
+    Proof,
+)
 from tests.support.patience import PATIENCE_S
 
 OURS, THEIRS = Proof("ours"), Proof("theirs")
 
 
 def test_both_sides_show_the_secret_and_neither_tells_it() -> None:
-    asker, listening = Asker(OURS, "a.sock"), Listening(OURS, "a.sock")
+    asker, listening = ConnectingSide(OURS, "a.sock"), ListeningSide(OURS, "a.sock")
     answer = listening.answer(asker.first)
-    shown = asker.hear(answer)
+    shown = asker.respond(answer)
     listening.check(shown)
     assert b"ours" not in asker.first + answer + shown
 
@@ -34,29 +39,29 @@ def test_both_sides_show_the_secret_and_neither_tells_it() -> None:
 def test_another_secret_or_another_socket_is_neither_believed_nor_told(
     proof: Proof, name: str
 ) -> None:
-    asker, listening = Asker(OURS, "a.sock"), Listening(proof, name)
+    asker, listening = ConnectingSide(OURS, "a.sock"), ListeningSide(proof, name)
     with pytest.raises(PermissionError, match=r"what listens at a\.sock is no gateway of ours"):
-        asker.hear(listening.answer(asker.first))
-    asker, listening = Asker(proof, name), Listening(OURS, "a.sock")
+        asker.respond(listening.answer(asker.first))
+    asker, listening = ConnectingSide(proof, name), ListeningSide(OURS, "a.sock")
     answer = listening.answer(asker.first)
     with pytest.raises(PermissionError):
-        asker.hear(answer)
+        asker.respond(answer)
 
 
 def test_nothing_that_was_shown_serves_again_or_back() -> None:
-    asker, listening = Asker(OURS, "a.sock"), Listening(OURS, "a.sock")
+    asker, listening = ConnectingSide(OURS, "a.sock"), ListeningSide(OURS, "a.sock")
     answer = listening.answer(asker.first)
-    shown = asker.hear(answer)
-    again = Listening(OURS, "a.sock")
+    shown = asker.respond(answer)
+    again = ListeningSide(OURS, "a.sock")
     again.answer(asker.first)
     for replayed in (shown, answer[NUMBER_BYTES:], b""):
         with pytest.raises(PermissionError):
             again.check(replayed)
     with pytest.raises(PermissionError):
-        Listening(OURS, "a.sock").check(shown)
+        ListeningSide(OURS, "a.sock").check(shown)
     for short in (b"", answer[:NUMBER_BYTES], answer[:-1], asker.first + shown):
         with pytest.raises(PermissionError):
-            Asker(OURS, "a.sock").hear(short)
+            ConnectingSide(OURS, "a.sock").respond(short)
 
 
 @pytest.fixture
@@ -156,7 +161,9 @@ async def test_nothing_is_backed_up_to_a_stranger(
 ) -> None:
     ours, heir = Fleet(tmp_path, 1.0, secret="ours"), Fleet(tmp_path, 2.0, secret="ours")
     came: list[socket.socket] = []
-    keeps = PacketListener(heir.keep_of(heir.id), THEIRS, came.append)  # in the heir's place
+    keeps = PacketListener(
+        heir.backup_socket_of(heir.id), THEIRS, came.append
+    )  # in the heir's place
     keeps.open()
     for fleet in (ours, heir):
         fleet.join()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hotplate.serving.gateway.protocol.routes import ReplicaRoute, RouteDemand, RouteTable
-from hotplate.serving.gateway.sources.control_plane_link import Link
+from hotplate.serving.gateway.sources.control_plane_link import ControlPlaneLink
 from hotplate.serving.gateway.sources.last_table import TableFile
 from hotplate.serving.gateway.sources.report_schedule import BATCH_S
 from tests.support.gateway.backends import Backend
@@ -30,8 +30,10 @@ def no_batch(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-async def link(kitchen: Kitchen, plane: ControlPlane, file: TableFile) -> AsyncIterator[Link]:
-    link = Link(kitchen.gateway, file, kitchen.reports, url=plane.url, token=TOKEN)
+async def link(
+    kitchen: Kitchen, plane: ControlPlane, file: TableFile
+) -> AsyncIterator[ControlPlaneLink]:
+    link = ControlPlaneLink(kitchen.gateway, file, kitchen.reports, url=plane.url, token=TOKEN)
     running = asyncio.create_task(link.run())
     await until(lambda: plane.reports)
     yield link
@@ -41,7 +43,7 @@ async def link(kitchen: Kitchen, plane: ControlPlane, file: TableFile) -> AsyncI
 
 
 async def test_a_table_is_applied_acknowledged_and_kept(
-    kitchen: Kitchen, plane: ControlPlane, file: TableFile, link: Link
+    kitchen: Kitchen, plane: ControlPlane, file: TableFile, link: ControlPlaneLink
 ) -> None:
     route = replace(kitchen.route, schema='{"v": 7}', token_digests=None)
     await plane.send(7, route)
@@ -51,7 +53,7 @@ async def test_a_table_is_applied_acknowledged_and_kept(
 
 
 async def test_an_older_table_is_ignored_and_answered_with_the_version_in_force(
-    kitchen: Kitchen, plane: ControlPlane, link: Link
+    kitchen: Kitchen, plane: ControlPlane, link: ControlPlaneLink
 ) -> None:
     await plane.send(7, kitchen.route)
     await until(lambda: plane.reports[-1].version == 7)
@@ -63,7 +65,7 @@ async def test_an_older_table_is_ignored_and_answered_with_the_version_in_force(
 
 
 async def test_who_is_out_and_what_was_refused_are_reported_as_they_change(
-    kitchen: Kitchen, plane: ControlPlane, link: Link
+    kitchen: Kitchen, plane: ControlPlane, link: ControlPlaneLink
 ) -> None:
     def said() -> RouteDemand:
         return plane.reports[-1].routes.get(kitchen.route.name, RouteDemand())
@@ -82,7 +84,9 @@ async def test_who_is_out_and_what_was_refused_are_reported_as_they_change(
     await late.stop()
 
 
-async def test_nonsense_is_ignored(kitchen: Kitchen, plane: ControlPlane, link: Link) -> None:
+async def test_nonsense_is_ignored(
+    kitchen: Kitchen, plane: ControlPlane, link: ControlPlaneLink
+) -> None:
     for text in (
         "{",
         "[]",
@@ -104,7 +108,7 @@ async def test_demand_that_begins_is_reported_at_once(
 
 
 async def test_demand_that_ends_is_reported_in_a_batch(
-    kitchen: Kitchen, plane: ControlPlane, link: Link
+    kitchen: Kitchen, plane: ControlPlane, link: ControlPlaneLink
 ) -> None:
     name = kitchen.route.name
     await kitchen.wake()
@@ -115,7 +119,7 @@ async def test_demand_that_ends_is_reported_in_a_batch(
 
 
 async def test_what_came_and_went_between_two_reports_is_in_the_second_as_its_peak(
-    kitchen: Kitchen, plane: ControlPlane, link: Link
+    kitchen: Kitchen, plane: ControlPlane, link: ControlPlaneLink
 ) -> None:
     name = kitchen.route.name
     await kitchen.wake()
@@ -129,7 +133,7 @@ async def test_what_came_and_went_between_two_reports_is_in_the_second_as_its_pe
 
 
 async def test_nothing_is_reported_when_nothing_changed(
-    kitchen: Kitchen, plane: ControlPlane, link: Link
+    kitchen: Kitchen, plane: ControlPlane, link: ControlPlaneLink
 ) -> None:
     await kitchen.ask("/livez")
     await asyncio.sleep(BATCH_S)
@@ -137,7 +141,7 @@ async def test_nothing_is_reported_when_nothing_changed(
 
 
 async def test_many_requests_make_few_reports(
-    kitchen: Kitchen, plane: ControlPlane, link: Link
+    kitchen: Kitchen, plane: ControlPlane, link: ControlPlaneLink
 ) -> None:
     await kitchen.wake()
     caller = await kitchen.caller()
@@ -164,7 +168,7 @@ async def test_a_draining_replica_that_becomes_idle_is_reported_at_once(
 
 
 async def test_the_gateway_serves_on_and_connects_again_when_the_control_plane_was_away(
-    kitchen: Kitchen, plane: ControlPlane, link: Link
+    kitchen: Kitchen, plane: ControlPlane, link: ControlPlaneLink
 ) -> None:
     await plane.send(40, replace(kitchen.route, replicas=(kitchen.replica(),)))
     await until(lambda: plane.reports[-1].version == 40)

@@ -28,10 +28,10 @@ async def test_an_answer_whose_keeping_was_interrupted_is_kept_once_and_whole(
     monkeypatch.setattr(os, "fsync", slow_disk)
     result = TaskResult.of_error(tmp_path, "t1", "g1", ReplicaFailed("the replica is gone"))
     (frame,) = [piece async for piece in result.pieces()]
-    interrupted = asyncio.create_task(result.keep())
+    interrupted = asyncio.create_task(result.store())
     assert await asyncio.to_thread(writing.wait, 8)
     interrupted.cancel()
-    again = asyncio.create_task(result.keep())
+    again = asyncio.create_task(result.store())
     await asyncio.sleep(0)
     go_on.set()
     await again

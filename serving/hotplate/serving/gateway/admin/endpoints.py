@@ -1,4 +1,4 @@
-"""The operator's listener: is it alive, what does it count, what waits on a route."""
+"""The operator's listener: health, metrics, and the queue of a route."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 ANY = "127.0.0.1:0"
 """Any free port of this machine."""
 TURN_S = 1.0
-"""How often an address is tried that another gateway has."""
+"""How often an address that another gateway has is tried."""
 
 
 class Admin:
@@ -50,11 +50,11 @@ class Admin:
         self._address = ("", 0)
         self._port = 0
         self._turn: asyncio.Task[None] | None = None
-        """Waits for its turn to have an address."""
+        """Waits until its address is free."""
         self._registry = registry_of(lambda: gateway.servers)
         self._runner = web.AppRunner(self._app(self._admit), access_log=None)
         self._private = web.AppRunner(self._app(), access_log=None)
-        """For other gateways, which have shown who they are."""
+        """For other gateways, which have proven that they are ours."""
 
     def _app(self, *checks: Middleware) -> web.Application:
         app = web.Application(middlewares=checks)
@@ -65,11 +65,9 @@ class Admin:
 
     async def listen(self, address: str, in_turn: Callable[[], object] = bool) -> int:
         """Listens at `host:port` and nowhere else; returns the port, the system's choice for 0.
-
-        `in_turn` says whether another gateway may have the address; then this one listens
-        somewhere else on this machine until it can have it. Raises OSError, and then goes on
-        where it was.
-        """
+        `in_turn` says whether another gateway may have the address; then this one listens somewhere
+        else on this machine until the address is free. Raises OSError, and then goes on where it
+        was."""
         if self._turn is not None:
             self._turn.cancel()
             self._turn = None
@@ -106,7 +104,7 @@ class Admin:
         return self._port
 
     def protocol(self) -> asyncio.Protocol:
-        """Serves another gateway's connection."""
+        """The protocol for another gateway's connection."""
         server = self._private.server
         assert server is not None, "it listens before it is asked"
         return server()
@@ -123,7 +121,7 @@ class Admin:
         return await refuse_cross_site(own)(request, partial(self._authorize, handler))
 
     async def _authorize(self, handler: Handler, request: web.Request) -> web.StreamResponse:
-        """Asks for the token; whether the gateway lives is told to anybody, and nothing else."""
+        """Checks the token. Without it only the health is shown, and nothing else."""
         if self._check.admits(request):
             return await handler(request)
         if request.path == "/healthz":

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from hotplate.serving.gateway.route_server import RouteServer
 
 OTHERS = "other"
-"""Stands for all organizations without a weight of their own."""
+"""All organizations without a weight of their own."""
 
 
 class GatewayCollector(Collector):
@@ -41,7 +41,7 @@ class GatewayCollector(Collector):
 
 
 def registry_of(routes: Callable[[], Iterable[RouteServer]]) -> CollectorRegistry:
-    """A registry of its own, so that nothing of the process leaks into it."""
+    """A registry of its own, so that no metric of the process gets into it."""
     registry = CollectorRegistry()
     registry.register(GatewayCollector(routes))
     return registry
@@ -121,8 +121,8 @@ def _gauges(routes: Iterable[RouteServer]) -> Iterator[Metric]:
 
 
 def _by_organization(route: RouteServer) -> dict[str, int]:
-    """Callers may name any number of organizations, so only those that the route names count one
-    by one."""
+    """Waiting requests by organization. Callers may name any number of organizations, so only those
+    that the route names are counted one by one."""
     if not route.route.organization_header:
         return {}
     counts = {**{name: 0 for name, _ in route.route.weights}, OTHERS: 0}

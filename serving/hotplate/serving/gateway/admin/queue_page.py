@@ -1,4 +1,4 @@
-"""A deployment's queue as an operator, or who waits in it, wants to see it. Pure."""
+"""A deployment's queue, as operators and waiting callers want to see it. Pure."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from hotplate.serving.gateway.queue.discipline import SlotQueue
 from hotplate.serving.gateway.queue.ticket import Ticket, WaiterT
 
 LISTED = 100
-"""Requests, and organizations, that are shown one by one."""
+"""Limit of requests, and of organizations, that are listed."""
 
 
 def describe(
     name: str, error: str, queue: SlotQueue[WaiterT], now: float, slots_from: str = ""
 ) -> dict[str, Any]:
-    """Times in seconds from now. `estimated_start_s` is when a request gets its slot, at the top
-    one that came now; null = nothing is known of it, because no replica is ready and none has
-    started here before. `slots_from` says where a replica's number of slots is from; where it is
-    learnt, `concurrency` is another one during a trial. Those that wait stand in the order in which
-    they will go."""
+    """Describes the queue; times are seconds from now. `estimated_start_s` is when a request gets
+    its slot, at the top level a request that came now; null = that is not known, because no replica
+    is ready and none has started here before. `slots_from` says where the number of a replica's
+    slots comes from; if it is learnt, `concurrency` differs during a trial. Waiting requests are in
+    the order in which they will go."""
     waiting = enumerate(islice(queue.waiting, LISTED))
     return {
         "deployment": name,
@@ -53,7 +53,7 @@ def describe(
 
 
 def _organizations(queue: SlotQueue[WaiterT]) -> Mapping[str, Any]:
-    """Those with most waiting first."""
+    """The organizations with most waiting requests first."""
     flows = sorted(queue.fair_queue.flows, key=lambda flow: -flow.queue.count)[:LISTED]
     return {
         flow.name: {

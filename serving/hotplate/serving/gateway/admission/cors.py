@@ -1,9 +1,9 @@
-"""Which pages of other origins may call a route (CORS), for what the gateway answers itself. Pure.
+"""Which pages of other origins may call a route (CORS), for the gateway's own responses. Pure.
 
-The rules are the service's own (`http.cors` of `@bentoml.service`), with Starlette's meaning of
-them, which BentoML gives them too. A replica adds its fields to its own answers. A service that
-allows origins by a regular expression has no rules here: it could take any time to match, and
-everybody's requests would wait; so its replicas answer preflights, and our errors say nothing.
+The rules are the service's own (`http.cors` of `@bentoml.service`), with Starlette's meaning, which
+BentoML gives them too. A replica adds its fields to its own responses. A service that allows
+origins by a regular expression has no rules here: a match could take any time, and all requests
+would wait; so its replicas answer preflights, and our errors have no CORS fields.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from hotplate.serving.gateway.protocol.cors_rules import Cors
 ALWAYS_ALLOWED = ("accept", "accept-language", "content-language", "content-type")
 """Request fields that the Fetch standard lets every page send."""
 OWN_FIELDS = ("Retry-After", "X-Request-Id")
-"""What the gateway's answers have that a page should be able to read."""
+"""Fields of the gateway's responses that a page should be able to read."""
 ALL_METHODS = ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT")
 
 
 def is_preflight(request: RequestHead) -> bool:
-    """Whether a browser asks if a page may send a request, without its token and before it."""
+    """Whether a browser asks, without the token, whether a page may send a request."""
     return (
         request.method == b"OPTIONS"
         and bool(request.value(b"origin"))
@@ -30,7 +30,7 @@ def is_preflight(request: RequestHead) -> bool:
 
 
 def preflight(cors: Cors, request: RequestHead) -> tuple[int, bytes, bytes]:
-    """`(status, header lines, JSON body)` that answer a preflight."""
+    """`(status, header lines, JSON body)` of the response to a preflight."""
     origin = _text(request.value(b"origin"))
     method = _text(request.value(b"access-control-request-method"))
     asked = _text(request.value(b"access-control-request-headers"))
@@ -56,7 +56,7 @@ def preflight(cors: Cors, request: RequestHead) -> tuple[int, bytes, bytes]:
 
 
 def answer_lines(cors: Cors | None, request: RequestHead) -> bytes:
-    """The header lines without which a page would not see an answer of the gateway's."""
+    """The header lines without which a page could not read a response of the gateway's own."""
     origin = "" if cors is None else _text(request.value(b"origin"))
     if cors is None or not origin:
         return b""

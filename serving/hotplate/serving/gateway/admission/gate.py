@@ -1,23 +1,23 @@
-"""Whether a request is let in, and on what terms, before it sees the queue. Pure.
+"""Whether a request is admitted, and on what terms, before it enters the queue. Pure.
 
-Every request takes a slot, but for what BentoML itself answers whatever the author mounts. That
-goes to a replica past its queue, because it must be answered while every slot is busy:
+Every request takes a slot, except those that BentoML itself answers, whatever the author mounts.
+They bypass the queue, because they must be answered while every slot is busy:
 
     GET /readyz             wakes a sleeping route; held until a replica is ready, 25 s at most
     GET /metrics            never wakes: a scraper would keep its deployment awake
     GET /schema.json        answered from the manifest when no replica is ready, without waking
     GET /docs.json          from the bento's files, by the control plane, when no replica is ready;
-                            where that cannot answer it is a call like any other, and wakes
+                            if that cannot answer it, it is a call like any other, and wakes
     GET <task>/status /get  and PUT <task>/cancel, of a service that others of its bento call: the
                             task itself may have the only slot. A public one's routes are answered
-                            by the control plane, which keeps its tasks (`task_calls.py`)
+                            by the control plane, which keeps its tasks (`task_routes.py`)
 
 A service with a path prefix has them below it; `/readyz` and `/metrics` are found without it too,
-because BentoML's clients know no prefix. `GET /livez` and `/healthz` say that the gateway is
-there: it answers them itself, to anybody. It also answers CORS preflights, which carry no token
-and must not wait for a replica, by the service's rules. What a browser sends for a page of another
-origin is refused where those rules do not allow it. Below `/hotplate/` replicas answer gateways
-only.
+because BentoML's clients know no prefix. `GET /livez` and `/healthz` say that the gateway is alive:
+it answers them itself, to any caller. It also answers CORS preflights by the service's rules,
+because they carry no token and must not wait for a replica. A request that a browser sends for a
+page of another origin is refused unless those rules allow it. Below `/hotplate/` replicas answer
+gateways only.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ PREFIXED_PATHS = frozenset({b"/readyz", b"/metrics"})
 SCHEMA_PATH = b"/schema.json"
 URGENCIES = frozenset(b"%d" % level for level in range(8))
 ORGANIZATION_BYTES = 200
-"""Of an organization's name; what is longer is cut."""
+"""Limit of an organization's name; the rest is cut off."""
 TOKEN_SENT = (
     "'Authorization: Bearer <token>' with one of the scope 'endpoint', which "
     "'bentoml api-token create NAME --scope endpoint' makes"
@@ -73,8 +73,8 @@ def admit(
     limits: Limits,
     task: TaskCall | None = None,
 ) -> Local | Terms:
-    """The terms for one request on `route`; `ready` says whether a replica takes requests, `task`
-    what it asks of a task that the platform keeps: what one has become is told in any case.
+    """The terms for one request on `route`. `ready` says whether a replica takes requests; `task`
+    is set for a call of a kept task, whose state is reported in any case.
 
     Raises Misdirected, CrossSite, Unauthorized, PageRefused, RouteRefused, PathReserved,
     PickleRefused, BodyTooLarge, NotReady or BadTimeout.
@@ -120,7 +120,8 @@ def admit_again(
     limits: Limits,
     task: TaskCall | None,
 ) -> Local | Terms:
-    """As `admit`, which is asked once of a head that comes again and again (`head_cache.py`)."""
+    """The same as `admit`, with its result kept at the head if that comes again
+    (`head_cache.py`)."""
     memo = request.memo
     if isinstance(memo, Admitted) and memo.route is route and memo.ready == ready and task is None:
         return memo.terms
@@ -131,7 +132,8 @@ def admit_again(
 
 
 def takes_authorization(route: Route, request: RequestHead) -> bool:
-    """Whether a replica gets the request's `Authorization`, which else is the gateway's alone."""
+    """Whether a replica gets the request's `Authorization`, which otherwise is for the gateway
+    only."""
     if route.relayed:
         return True
     if route.token_digests is not None:
@@ -153,7 +155,7 @@ def body_too_large(size_bytes: int, route: Route) -> GatewayError:
 
 
 def _read_terms(route: Route, path: bytes, *, ready: bool, limits: Limits) -> Local | Terms | None:
-    """The terms of what a replica is asked about itself; None for all else."""
+    """The terms of a request about the replica itself; None for all others."""
     if path == SCHEMA_PATH:
         if not ready and route.schema:
             return Local(route.schema.encode())
@@ -171,7 +173,7 @@ def _read_terms(route: Route, path: bytes, *, ready: bool, limits: Limits) -> Lo
 
 @lru_cache(maxsize=64)
 def urgency(field: bytes) -> int:
-    """What RFC 9218's `Priority` field says of the order, 0..7; nonsense is as none."""
+    """The urgency in RFC 9218's `Priority` field, 0..7; an invalid one counts as none."""
     urgency = USUAL_PRIORITY
     for member in field.split(b","):
         key, _, value = member.partition(b";")[0].strip().partition(b"=")

@@ -1,9 +1,9 @@
-"""Who may call an internal route: the services of its own revision, which have its secret. Pure.
+"""Internal routes may be called by services of their own revision only, which have a secret. Pure.
 
-The secret comes in a field of its own, which the worker's hooks put there (`replica/siblings.py`),
-or as the password of `Authorization: Basic`, which HTTP clients make of a URL with a user in it:
-programs that a service starts have such URLs. A web page can have it from nowhere; what a browser
-sends for one is refused in any case.
+The secret comes in a field of its own, which the worker adds (`inside/patches/siblings.py`), or as
+the password of `Authorization: Basic`, which HTTP clients make of a URL with a user in it: programs
+that a service starts have such URLs. A web page cannot know it, and what a browser sends for one is
+refused in any case.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from hotplate.serving.gateway.http1.request_head import RequestHead
 from hotplate.serving.gateway.protocol.routes import Route
 
 USER = b"hotplate"
-"""In the URLs, before the secret."""
+"""The user in the URLs, before the secret."""
 PAGES = (b"origin", b"sec-fetch-")
-"""How the fields begin by which a browser tells for whom it asks."""
+"""Beginnings of the fields in which a browser says for which page it asks."""
 
 
 def refuse_strangers(route: Route, request: RequestHead) -> None:
     """Raises `PageRefused` or `Unauthorized` unless a service of the route's revision asks."""
-    if any(line.lower().startswith(PAGES) for line in request.kept):
+    if any(line.lower().startswith(PAGES) for line in request.lines):
         raise PageRefused(
             f"{route.name} is called by other services of its bento, never by a web page; "
             "send no Origin and no Sec-Fetch field."
@@ -39,10 +39,10 @@ def refuse_strangers(route: Route, request: RequestHead) -> None:
 
 
 def why_refused(route: Route, request: RequestHead) -> GatewayError | None:
-    """The same as soon as the head is here: a stranger's body is not waited for."""
+    """Why the request is refused, known from its head: a stranger's body is not waited for."""
     memo = request.memo
     if route.relayed or (isinstance(memo, Admitted) and memo.route is route):
-        return None  # its owner asks; this one was let in before
+        return None  # the owner checks; or the same head was admitted before
     try:
         refuse_strangers(route, request)
     except GatewayError as error:
@@ -51,7 +51,8 @@ def why_refused(route: Route, request: RequestHead) -> GatewayError | None:
 
 
 def is_the_secret(route: Route, authorization: bytes) -> bool:
-    """Whether this field is for the gateway alone, and no caller's credentials for a service."""
+    """Whether this field has the secret, which is for the gateway only and is no caller's
+    credential."""
     scheme, _, said = authorization.partition(b" ")
     if not route.internal or scheme.lower() != b"basic":
         return False

@@ -16,7 +16,7 @@ from hotplate.serving.gateway.protocol.routes import Route
 
 METHODS = {"submit": b"POST", "status": b"GET", "get": b"GET", "cancel": b"PUT", "retry": b"POST"}
 STARTING = frozenset({"submit", "retry"})
-"""What makes a new task."""
+"""Calls that make a new task."""
 OUTLASTING = frozenset({"status", "get", "cancel"})
 TASK_ID_MAX = 64
 """Of a task's id, which has 32 characters. A longer one is of no task, and of none when it is cut;
@@ -39,15 +39,14 @@ class TaskCall(NamedTuple):
 
     @property
     def outlasts(self) -> bool:
-        """Whether it is answered whatever becomes of the deployment: what a task has become."""
+        """Whether it is answered in any state of the deployment, because it asks about an earlier
+        task."""
         return self.verb in OUTLASTING
 
 
 def task_call(route: Route, request: RequestHead) -> TaskCall | None:
-    """What the request asks of a task of the route; None for all else.
-
-    A replica undoes percent encoding before it looks at a path, so that is done here too.
-    """
+    """The request as a call of a task of the route; None = it is none. A replica decodes percent
+    encoding before it looks at a path, so that is done here too."""
     if request.path.endswith(DOCS_PATH):
         at = route.ready_path.removesuffix("/readyz").encode() + DOCS_PATH
         reads = request.method in (b"GET", b"HEAD") and request.path == at

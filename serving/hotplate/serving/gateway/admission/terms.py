@@ -1,4 +1,4 @@
-"""What admission decides of a request: an answer of the gateway's own, or terms to wait on."""
+"""The result of admission: a response of the gateway's own, or terms of a request."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from hotplate.serving.gateway.protocol.routes import Route
 
 
 class Local(NamedTuple):
-    """The gateway answers with this JSON itself."""
+    """The gateway itself responds with this JSON."""
 
     body: bytes
     status: int = 200
     lines: bytes = b""
-    """Header lines besides the usual ones."""
+    """Additional header lines."""
 
 
 class Terms:
-    """The request may wait for a replica."""
+    """The terms on which a request may wait for a replica."""
 
     __slots__ = ("hold_s", "needs_slot", "organization", "prefix", "priority", "timeout_s")
 
@@ -37,9 +37,9 @@ class Terms:
         self.hold_s = hold_s
         """How long it may wait for a replica to be ready."""
         self.timeout_s = timeout_s
-        """How long it may take until its answer begins, from when a replica is ready."""
+        """How long it may take until its response begins, from when a replica is ready."""
         self.prefix = prefix
-        """To put before the request's target."""
+        """A prefix of the request's target."""
         self.organization = organization
         self.priority = priority
 

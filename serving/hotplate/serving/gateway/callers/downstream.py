@@ -137,7 +137,7 @@ class Downstream(CallerTransport):
             if idle_s >= limits.idle_s:
                 self.close()
             elif self._reader is not None:
-                self._reader.rest()
+                self._reader.drop_parser()
 
     # asyncio.Protocol
 

@@ -1,9 +1,9 @@
-"""A gateway's connections to servers that are not our workers, kept twice: the gateway that would
-own the deployment next has a descriptor of each, so that they outlive the one that opened them.
+"""A gateway's connections to servers that are not our workers, backed up at another gateway.
 
-Such a server cannot say what runs in it. Its connection says it, as long as somebody has it: the
-handler has ended when its answer has. One packet for each connection that is opened, with its
-descriptor, and one as it ends, in time; nothing per request.
+The gateway that would own the deployment next has a descriptor of each connection, so that they
+outlive the gateway that opened them. Such a server cannot say what runs in it, but its connection
+shows it: the handler has ended when its response has. A packet with the descriptor is sent for each
+connection that is opened, and one as it ends; nothing is sent per request.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import socket
 
 from hotplate.serving.gateway.fleet.membership import Fleet, file_name
 from hotplate.serving.gateway.sockets.packets import PACKET_BYTES
-from hotplate.serving.gateway.sockets.proof import Asker, Proof, check_user
+from hotplate.serving.gateway.sockets.proof import ConnectingSide, Proof, check_user
 
 log = logging.getLogger(__name__)
 
@@ -23,111 +23,112 @@ OPENED, CLOSED, FAREWELL = b"+", b"-", b"."
 
 
 class ConnectionBackup:
-    """Of one deployment."""
+    """The connections for one deployment, backed up at the gateway that would own it next."""
 
     def __init__(self, fleet: Fleet, deployment: str) -> None:
         self._fleet = fleet
         self._deployment = deployment
         self._next_owner = ""
-        self._line: socket.socket | None = None
-        self._meeting: socket.socket | None = None
-        """Becomes the line once both sides have shown that they are gateways of ours."""
+        self._connection: socket.socket | None = None
+        self._handshake: socket.socket | None = None
+        """Becomes the connection once both sides have proven that they are gateways of ours."""
         self._connections: dict[int, tuple[str, int]] = {}
-        """(replica, descriptor) of each that is open, by number."""
+        """(replica, descriptor) of each open connection, by number."""
         self._numbers = 0
 
     @property
     def proof(self) -> Proof:
-        """What this gateway shows the others."""
+        """The proof that this gateway belongs to the fleet."""
         return self._fleet.proof
 
     def opened(self, replica: str, descriptor: int) -> int:
-        """A connection to a replica is there; its number."""
+        """A connection to a replica was opened; returns its number."""
         self._numbers += 1
         self._connections[self._numbers] = replica, descriptor
-        if self._line is None:
+        if self._connection is None:
             self.follow()
         else:
-            self._tell(self._numbers)
+            self._send_opened(self._numbers)
         return self._numbers
 
     def closed(self, number: int) -> None:
-        """It is gone; the server is to see its end."""
+        """The connection has ended, and its server has to see the end."""
         del self._connections[number]
-        self._say(CLOSED + b"%d" % number)
+        self._send(CLOSED + b"%d" % number)
 
     def follow(self) -> None:
-        """The gateways may be others."""
+        """Connects to the next owner if that has changed."""
         next_owner = (
             self._fleet.next_owner(self._deployment) if self._connections else self._next_owner
         )
         if next_owner != self._next_owner or (
-            next_owner and self._line is None and self._meeting is None
+            next_owner and self._connection is None and self._handshake is None
         ):
-            self._part()
+            self._disconnect()
             self._next_owner = next_owner
             if next_owner:
                 self._begin()
 
     def close(self, *, in_order: bool) -> None:
-        """`in_order`: nothing runs on any of them."""
+        """`in_order`: nothing runs on any of the connections."""
         if in_order:
-            self._say(FAREWELL)
-        self._part()
+            self._send(FAREWELL)
+        self._disconnect()
 
     # Inside
 
     def _begin(self) -> None:
         line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         line.setblocking(False)
-        keep = self._fleet.keep_of(self._next_owner)
-        asker = Asker(self._fleet.proof, keep.name)
+        keep = self._fleet.backup_socket_of(self._next_owner)
+        side = ConnectingSide(self._fleet.proof, keep.name)
         try:
             line.connect(str(keep))
             check_user(line)
-            line.send(asker.first)
+            line.send(side.first)
         except OSError as error:
             log.debug("gateway %s keeps no connections: %s", self._next_owner, error)
             line.close()
             return
-        self._meeting = line
-        asyncio.get_running_loop().add_reader(line, self._go_on, line, asker)
+        self._handshake = line
+        asyncio.get_running_loop().add_reader(line, self._finish_handshake, line, side)
 
-    def _go_on(self, line: socket.socket, asker: Asker) -> None:
-        """The other gateway has answered: what there is may be told, if it is one."""
+    def _finish_handshake(self, line: socket.socket, side: ConnectingSide) -> None:
+        """The other gateway has responded: if it has proven that it is ours, it gets all
+        connections."""
         try:
-            line.send(asker.hear(line.recv(PACKET_BYTES)))
+            line.send(side.respond(line.recv(PACKET_BYTES)))
         except BlockingIOError:
             return
         except OSError as error:
             if isinstance(error, PermissionError):
                 log.warning("no connections are backed up: %s", error)
-            self._part()
+            self._disconnect()
             return
         asyncio.get_running_loop().remove_reader(line)
-        self._meeting, self._line = None, line
+        self._handshake, self._connection = None, line
         hello = {"gateway": self._fleet.id, "deployment": file_name(self._deployment)}
-        self._say(json.dumps(hello).encode())
+        self._send(json.dumps(hello).encode())
         for number in list(self._connections):
-            self._tell(number)
+            self._send_opened(number)
 
-    def _tell(self, number: int) -> None:
+    def _send_opened(self, number: int) -> None:
         replica, descriptor = self._connections[number]
-        self._say(OPENED + b"%d %b" % (number, replica.encode()), descriptor)
+        self._send(OPENED + b"%d %b" % (number, replica.encode()), descriptor)
 
-    def _say(self, packet: bytes, *descriptors: int) -> None:
-        if self._line is None:
+    def _send(self, packet: bytes, *descriptors: int) -> None:
+        if self._connection is None:
             return
         try:
-            socket.send_fds(self._line, [packet], descriptors)
+            socket.send_fds(self._connection, [packet], descriptors)
         except OSError:  # it ends, or has no time: all is said anew on another line
-            self._part()
+            self._disconnect()
 
-    def _part(self) -> None:
-        if self._meeting is not None:
-            asyncio.get_running_loop().remove_reader(self._meeting)
-            self._meeting.close()
-            self._meeting = None
-        if self._line is not None:
-            self._line.close()
-            self._line = None
+    def _disconnect(self) -> None:
+        if self._handshake is not None:
+            asyncio.get_running_loop().remove_reader(self._handshake)
+            self._handshake.close()
+            self._handshake = None
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None

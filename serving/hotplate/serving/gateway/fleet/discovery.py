@@ -1,12 +1,12 @@
-"""Where gateways meet that serve the same: a folder of this user's, found by what they serve.
+"""Where gateways meet that serve the same routes: a folder of their user's, found by its keys.
 
-A gateway is known by keys (the file of its routes, each deployment with its address; the token of
-its control plane), which lead to its folder. One that starts goes where a living one went that has
-a key in common; else it opens a folder of its own. They start one after the other, so that two
-never miss each other.
+A gateway has keys (the file of its routes, each deployment with its address; the token of its
+control plane), which lead to its fleet's folder. A gateway that starts uses the folder of a living
+gateway with a common key; otherwise it makes one of its own. Gateways start one after the other, so
+that two never miss each other.
 
-The folder is in this user's home, which replicas do not see: who can write there could take over
-deployments, or keep gateways from starting.
+The folder is in the user's home, which replicas do not see, because anybody who can write there
+could take over deployments, or keep gateways from starting.
 """
 
 from __future__ import annotations
@@ -27,30 +27,27 @@ from shutil import rmtree
 from hotplate.serving.gateway.fleet.membership import MEMBER, file_name, is_held
 
 SETTING = "HOTPLATE_GATEWAY__MEETING"
-"""In the environment: another folder, where the home cannot be used."""
+"""The environment variable that names another folder, where the home cannot be used."""
 USUAL = "~/.local/state/hotplate/gateways"
-"""Not `XDG_RUNTIME_DIR`: that one is gone when the user logs out, and gateways are not."""
-MEETING = "meeting"
-"""The folder's name below a gateway's own."""
-MEETS = ".meets"
+"""Not `XDG_RUNTIME_DIR`, which is removed when the user logs out while gateways go on."""
+RENDEZVOUS = "meeting"
+"""The folder's name below a gateway's state folder."""
+KEY_SUFFIX = ".side"
 SECRET = "secret"
-"""What gateways without a control plane have in common."""
+"""The file of the secret that gateways without a control plane share."""
 STARTING = "starting"
-"""Held by a gateway while it starts."""
+"""The lock of a gateway that starts."""
 START_S = 5.0
-"""How long another one may take for that; a hundred times what it takes."""
-LEFT_S = 86400
-"""Slots that a killed gateway had taken are of no interest after a day."""
+"""How long another gateway may take for its start; a hundred times what it takes."""
+STALE_S = 86400
+"""The slots of a killed gateway are of no interest after a day."""
 
 log = logging.getLogger(__name__)
 
 
 def top(otherwise: Path | None = None) -> Path:
-    """The folder in which all of this user's gateways have theirs; made if it is not there.
-
-    `otherwise` serves a user who has no home. Raises OSError where it cannot be made, or others
-    could change it.
-    """
+    """The folder of all fleets of this user; made if it is not there. `otherwise` serves a user
+    without a home. Raises OSError where it cannot be made, or others could change it."""
     path = Path(os.environ.get(SETTING) or os.path.expanduser(USUAL))
     try:
         _make(path)
@@ -80,32 +77,28 @@ def _make(path: Path) -> None:
 
 
 @contextmanager
-def meeting(
+def rendezvous(
     keys: Sequence[str], otherwise: Path | None = None, start_s: float = START_S
 ) -> Iterator[Path]:
-    """The folder for a gateway that is known by these keys; it joins before the block ends.
-
-    Raises OSError as `top` does.
-    """
+    """The folder for a gateway with these keys; the gateway joins before the block ends. Raises
+    OSError as `top` does."""
     above = top(otherwise)
-    starting = _next_to_start(above, start_s)
+    starting = _lock_start(above, start_s)
     try:
         os.utime(starting)
         _sweep(above)
-        led = (_led_by(above, key) for key in keys)
+        led = (_folder_of(above, key) for key in keys)
         folder = next((there for there in led if there is not None), above / file_name(keys[0]))
         folder.mkdir(mode=0o700, exist_ok=True)
-        lead(folder, keys)
+        register_keys(folder, keys)
         yield folder
     finally:
         os.close(starting)
 
 
 def shared_secret(folder: Path) -> str:
-    """What all gateways of this user know that have no control plane's token, and nobody else.
-
-    To be asked for in a `meeting`, whose `folder` it is.
-    """
+    """The secret of all of this user's gateways that have no token of a control plane. Call it in a
+    `rendezvous`, with its `folder`."""
     path = folder.parent / SECRET
     with suppress(FileNotFoundError):
         if kept := path.read_text():
@@ -118,21 +111,21 @@ def shared_secret(folder: Path) -> str:
     return made
 
 
-def lead(folder: Path, keys: Iterable[str]) -> None:
-    """Lets these keys lead there too. One that starts meanwhile reads each sign whole."""
+def register_keys(folder: Path, keys: Iterable[str]) -> None:
+    """Has these keys lead to the folder. A gateway that starts meanwhile reads each file whole."""
     for key in keys:
         descriptor, new = tempfile.mkstemp(dir=folder.parent)
         with open(descriptor, "w") as file:
             file.write(folder.name)
-        os.replace(new, folder.parent / (file_name(key) + MEETS))
+        os.replace(new, folder.parent / (file_name(key) + KEY_SUFFIX))
 
 
-def _next_to_start(above: Path, start_s: float) -> int:
-    """The lock, held. One that another process does not give back keeps no gateway from starting:
-    that two which start at once do not find each other is the smaller harm."""
+def _lock_start(above: Path, start_s: float) -> int:
+    """Takes the lock of starting gateways. A process that does not release it does not keep others
+    from starting: it is less harm if two that start at once miss each other."""
     path = above / STARTING
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    # A thread may be left to wait: what it gets then ends with the descriptor.
+    # The thread may go on waiting: a lock that it gets later ends with the descriptor.
     waiting = threading.Thread(target=fcntl.flock, args=(descriptor, fcntl.LOCK_EX), daemon=True)
     waiting.start()
     waiting.join(start_s)
@@ -142,13 +135,13 @@ def _next_to_start(above: Path, start_s: float) -> int:
             "without it; end that process",
             path,
             start_s,
-            _holder(descriptor),
+            _lock_holder(descriptor),
         )
     return descriptor
 
 
-def _holder(descriptor: int) -> str:
-    """Which process holds the lock, as far as the kernel tells."""
+def _lock_holder(descriptor: int) -> str:
+    """The process that holds the lock, if the kernel says."""
     found = os.fstat(descriptor)
     named = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
     with suppress(OSError):
@@ -158,22 +151,22 @@ def _holder(descriptor: int) -> str:
     return "another process"
 
 
-def _led_by(above: Path, key: str) -> Path | None:
+def _folder_of(above: Path, key: str) -> Path | None:
     try:
-        return above / (above / (file_name(key) + MEETS)).read_text()
+        return above / (above / (file_name(key) + KEY_SUFFIX)).read_text()
     except FileNotFoundError:
         return None
 
 
 def _sweep(above: Path) -> None:
-    """Removes what leads to where nobody is, and what was left of one that nobody came back to."""
-    for sign in above.glob("*" + MEETS):
+    """Removes keys of fleets without a gateway, and the old folders of such fleets."""
+    for sign in above.glob("*" + KEY_SUFFIX):
         if not _lives(above / sign.read_text()):
             sign.unlink()
     now_ns = (above / STARTING).stat().st_mtime_ns
     for folder in above.glob("*/"):
-        with suppress(FileNotFoundError):  # the last one that was there has just left
-            old = now_ns - folder.stat().st_mtime_ns > LEFT_S * 1_000_000_000
+        with suppress(FileNotFoundError):  # the last one that was there has just remaining
+            old = now_ns - folder.stat().st_mtime_ns > STALE_S * 1_000_000_000
             if old and not _lives(folder):
                 rmtree(folder, ignore_errors=True)
 

@@ -1,8 +1,8 @@
-"""Listening sockets on their way from a gateway that retires to one that goes on.
+"""Listening sockets that a retiring gateway hands over to another one.
 
-Closing a listening socket resets the connections that wait to be accepted on it; so the descriptor
-itself is handed over, and they are accepted by the other gateway. One packet for each: the
-deployment's name with the descriptor; the answer says whether it was taken.
+The close of a listening socket resets the connections that wait to be accepted on it; so the
+descriptor itself is handed over, and the other gateway accepts them. There is one packet for each
+socket, the deployment's name with the descriptor; the response says whether it was taken.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import socket
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 
-from hotplate.serving.gateway.sockets.handshake import introduce
+from hotplate.serving.gateway.sockets.handshake import prove_ourselves
 from hotplate.serving.gateway.sockets.packets import PACKET_BYTES, PacketListener
 from hotplate.serving.gateway.sockets.proof import Proof
 
@@ -25,15 +25,15 @@ TAKEN, REFUSED = b"taken", b"refused"
 
 
 class Inbox:
-    """Where a gateway takes listening sockets from others."""
+    """The socket at which a gateway takes listening sockets from others."""
 
     def __init__(
         self, path: Path, proof: Proof, take: Callable[[str, socket.socket], Awaitable[bool]]
     ) -> None:
-        """`take` is given a deployment's name and a socket; it says whether it can use it."""
+        """`take` gets a deployment's name and a socket, and returns whether it can use it."""
         self._take = take
         self._loop = asyncio.get_running_loop()
-        self._listener = PacketListener(path, proof, self._came)
+        self._listener = PacketListener(path, proof, self._on_connection)
         self._open: set[socket.socket] = set()
         self._taking: set[asyncio.Task[None]] = set()
 
@@ -46,7 +46,7 @@ class Inbox:
         for connection in list(self._open):
             self._end(connection)
 
-    def _came(self, connection: socket.socket) -> None:
+    def _on_connection(self, connection: socket.socket) -> None:
         self._open.add(connection)
         self._loop.add_reader(connection, self._read, connection)
 
@@ -78,15 +78,13 @@ class Inbox:
 
 
 def hand_over(path: Path, proof: Proof, listening: Iterable[tuple[str, int]]) -> None:
-    """Gives another gateway listening sockets, by deployment and descriptor. It blocks.
-
-    Those that are not taken are only logged: their waiting connections will be reset.
-    """
+    """Gives another gateway listening sockets, by deployment and descriptor. It blocks. Those that
+    are not taken are only logged; connections that wait on them will be reset."""
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
             connection.settimeout(ANSWER_S)
             connection.connect(os.fspath(path))
-            introduce(connection, path.name, proof)
+            prove_ourselves(connection, path.name, proof)
             for name, descriptor in listening:
                 socket.send_fds(connection, [name.encode()], [descriptor])
                 if connection.recv(PACKET_BYTES) != TAKEN:

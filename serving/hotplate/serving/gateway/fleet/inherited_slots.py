@@ -1,10 +1,10 @@
-"""Slots that requests of other gateways have: a new owner must not give them away a second time.
+"""Slots that requests of other gateways have: a new owner must not grant them a second time.
 
-An old owner that lives counts its slots down itself. One that was killed has left handlers that
-nobody waits for. Our worker says how many handlers run; those of WebSockets, whose callers went
-with the gateway, count for 10 s from then on (`abandoned.py`). Of any other server the connections
-tell that the old owner has backed up (`backup_keeper.py`). Where there are none nobody can know,
-so its slots are held back for as long as a request took at most of late, from the last one on.
+A living former owner counts its slots down itself. One that was killed has left handlers behind.
+Our worker says how many handlers run; those of WebSockets, whose callers went with the gateway,
+count for 10 s from then on (`abandoned.py`). Any other server's handlers show on the connections
+that the former owner has backed up (`backup_keeper.py`). Without these they cannot be counted, so
+the slots are held back for as long as the slowest request took lately, from the last grant on.
 """
 
 from __future__ import annotations
@@ -24,16 +24,17 @@ from hotplate.serving.gateway.protocol.routes import TASKS, ReplicaRoute, Route
 log = logging.getLogger(__name__)
 
 LOOK_S = 0.02
-"""How often it is looked whether slots have come back, while there are any."""
+"""How often it is checked whether slots have come back, while there are any."""
 AGAIN_S = 1.0
-"""What a worker said counts for as long; then it gets nothing until it could be asked again."""
+"""How long a worker's figures count; after that it gets no requests until it was asked again."""
 MARGIN = 1.5
 MARGIN_S = 0.05
-"""A handler may take this times the slowest of late, and this more."""
+"""A handler may take this times as long as the slowest one lately, and this much longer."""
 
 
 class InheritedSlots:
-    """Counts them for one deployment. `changed` is called when `slots` has become another."""
+    """Counts the inherited slots of one deployment. `changed` is called when `slots` has
+    changed."""
 
     def __init__(
         self,
@@ -44,9 +45,9 @@ class InheritedSlots:
         *,
         abandon_s: float,
     ) -> None:
-        """`deployment` as in file names; `own` is the file that this gateway keeps itself."""
+        """`deployment` as in file names; `own` is this gateway's own file."""
         self.slots: Mapping[str, int] = {}
-        """By replica id; replicas without are left out."""
+        """Slots by replica id; only replicas with some."""
         self._folder = folder
         self._deployment = deployment
         self._own = own
@@ -55,11 +56,11 @@ class InheritedSlots:
         self._killed_at: dict[str, float] = {}
         """When each gateway was first seen to be dead, by its id."""
         self._running: dict[str, tuple[Handlers | None, float]] = {}
-        """What the workers said (None: that they cannot say) and when, by replica id."""
+        """What each worker last reported (None: it cannot say) and when, by replica id."""
         self._watching: asyncio.Task[None] | None = None
 
     def look(self, route: Route, now: float) -> bool:
-        """Counts anew; whether there may be any left."""
+        """Counts again; returns whether there may be any."""
         slots: dict[str, int] = {}
         files = self._files()
         for path in files:
@@ -67,14 +68,14 @@ class InheritedSlots:
             with suppress(OSError):
                 taken = read_taken(path)
                 gateway = path.name[len(self._deployment) + 1 : -len(SLOTS)]
-                left = self._left(taken, route, now, "" if held else gateway)
-                for replica, count in left.items():
+                remaining = self._still_taken(taken, route, now, "" if held else gateway)
+                for replica, count in remaining.items():
                     slots[replica] = slots.get(replica, 0) + count
-                if not held and not left:
+                if not held and not remaining:
                     path.unlink(missing_ok=True)
                     self._killed_at.pop(gateway, None)
                     if self._keeper is not None:
-                        self._keeper.settled(gateway, self._deployment)
+                        self._keeper.forget(gateway, self._deployment)
         self.slots = slots
         return bool(files)
 
@@ -84,7 +85,7 @@ class InheritedSlots:
         taken: Callable[[str], int],
         changed: Callable[[], None],
     ) -> None:
-        """Looks again and again until there are none; `taken` tells this gateway's own slots."""
+        """Checks again and again until there are none; `taken` returns this gateway's own slots."""
         self.stop()
         self._running.clear()
         loop = asyncio.get_running_loop()
@@ -118,9 +119,11 @@ class InheritedSlots:
         found = self._folder.glob(f"{self._deployment}.*{SLOTS}")
         return [path for path in found if path != self._own]
 
-    def _left(self, taken: Taken, route: Route, now: float, killed: str) -> Mapping[str, int]:
-        """Of what one gateway had taken, what may still be; `killed` is its id where it is dead."""
-        left: dict[str, int] = {}
+    def _still_taken(
+        self, taken: Taken, route: Route, now: float, killed: str
+    ) -> Mapping[str, int]:
+        """The slots of one gateway that may still be taken; `killed` is its id if it is dead."""
+        remaining: dict[str, int] = {}
         quiet_s = taken.slowest_s * MARGIN + MARGIN_S if taken.slowest_s else route.timeout_s
         killed_at = self._killed_at.setdefault(killed, now) if killed else now
         backup = None
@@ -139,15 +142,15 @@ class InheritedSlots:
                     told = 0
                     if backup is not None:
                         most_s = max(quiet_s, route.timeout_s)
-                        told, count = backup.left(replica.id, count, now, quiet_s, most_s)
+                        told, count = backup.still_taken(replica.id, count, now, quiet_s, most_s)
                     recent = now - quiet_s < at <= now  # a time to come is of before a reboot
                     count = told + count if recent else told
             if count:
-                left[replica.id] = count
-        return left
+                remaining[replica.id] = count
+        return remaining
 
     async def _ask(self, replicas: Iterable[ReplicaRoute], taken: Callable[[str], int]) -> None:
-        """Asks the workers, at times when what runs there can only be of others."""
+        """Asks the workers, at times when only requests of other gateways can run there."""
         asked = [r for r in replicas if r.worker and r.id in self.slots and not taken(r.id)]
         answers = await asyncio.gather(*(ask_running(replica.address) for replica in asked))
         now = asyncio.get_running_loop().time()
@@ -157,7 +160,7 @@ class InheritedSlots:
 
 
 def _of_route(said: Handlers, route: Route) -> int:
-    """Of the handlers that run in a worker, those whose slots are the route's."""
+    """The handlers in a worker whose slots are the route's."""
     if route.name.endswith(TASKS):
         return said.tasks + said.websockets
     return said.running - said.tasks if route.tasks_apart else said.running

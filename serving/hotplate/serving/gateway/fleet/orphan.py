@@ -1,9 +1,9 @@
-"""A connection to a replica whose gateway was killed: has the handler that it is for ended?
+"""A connection to a replica whose gateway was killed: has its handler ended?
 
-The connection itself was kept (`keeper.py`), so the replica notices nothing and goes on. An answer
-that begins now is read to its end, and with it the handler has ended. Of one that had begun before,
-nobody knows how much is to come: it has ended with its last chunk, or the connection, or when it
-has been quiet for long. Pure, but for what the kernel says of the socket.
+The connection itself was backed up (`backup_keeper.py`), so the replica notices nothing and goes
+on. A response that begins now is read to its end, and with it the handler has ended. The length of
+one that had begun before is unknown: it has ended with its last chunk, with the connection, or when
+nothing has come for long. Pure, except for what the kernel says about the socket.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from hotplate.serving.gateway.http1.response_reader import BadResponse, Response
 LAST_TIMES_AT = 44
 """Where `tcpi_last_data_sent` is in Linux' `tcp_info`; `tcpi_last_data_recv` is 8 bytes behind."""
 SLACK_MS = 20
-"""Those are told in ticks of the kernel's clock."""
+"""The kernel reports these times in ticks."""
 HEAD = b"HTTP/1."
 METHOD = b"GET"
-"""Nobody knows which it was; the response to any but a HEAD is read in the same way."""
+"""The real method is not known; the response to any but a HEAD is read in the same way."""
 LAST_CHUNK = b"0\r\n\r\n"
 
 
@@ -35,27 +35,28 @@ class Discarded:
 
 
 class Orphan:
-    """What is known of it."""
+    """The state of one such connection."""
 
     def __init__(self, *, asked: bool, now: float) -> None:
-        """`asked`: a request may have been sent on it behind all that was answered."""
+        """`asked`: a request may have been sent on it after the last response."""
         self.ended = False
         self.answered = False
-        """A whole answer came: a handler has ended. Whose connection ends may have had none."""
+        """Whether a whole response came, and so a handler ended. A connection that just ends may
+        have had none."""
         self._asked = asked
-        self._since = self._heard_at = now
-        self._answers = False
-        """Something of an answer has come."""
+        self._since = self._data_at = now
+        self._has_response = False
+        """Whether some of a response has come."""
         self._response: ResponseReader | None = None
 
     def take(self, data: bytes, now: float) -> None:
-        """More of an answer came; nothing = the connection has ended."""
-        self._heard_at = now
+        """More of a response came; empty = the connection has ended."""
+        self._data_at = now
         if not data:
-            self._end(answered=self._answers)
+            self._end(answered=self._has_response)
             return
-        if not self._answers:
-            self._answers = True
+        if not self._has_response:
+            self._has_response = True
             if self._asked and HEAD.startswith(data[: len(HEAD)]):
                 self._response = ResponseReader()
                 self._response.begin(Discarded(), METHOD)
@@ -72,13 +73,13 @@ class Orphan:
             self._end(answered=True)
 
     def is_open(self, now: float, *, quiet_s: float, most_s: float) -> bool:
-        """Whether its handler may run: at most `most_s` without a word, for an answer that began
+        """Whether its handler may still run: for `most_s` if no response has begun, else until
         `quiet_s` after its last piece."""
         if self.ended:
             return False
-        if self._asked and not self._answers:
+        if self._asked and not self._has_response:
             return now - self._since < most_s
-        return now - self._heard_at < quiet_s
+        return now - self._data_at < quiet_s
 
     # Inside
 
@@ -88,7 +89,7 @@ class Orphan:
 
 
 def is_asked(sock: socket.socket) -> bool:
-    """Whether what was sent last on a TCP connection may be later than what came last."""
+    """Whether the last bytes sent on a TCP connection may be later than the last received."""
     if not hasattr(socket, "TCP_INFO"):
         return True
     info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, LAST_TIMES_AT + 12)

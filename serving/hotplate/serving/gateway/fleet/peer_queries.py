@@ -1,4 +1,4 @@
-"""Short questions to processes of ours: one request, one JSON answer, one connection."""
+"""Short queries to processes of ours: one request, one JSON response, one connection."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hotplate.serving.gateway.sockets.dialing import open_streams
-from hotplate.serving.gateway.sockets.handshake import introduced
+from hotplate.serving.gateway.sockets.handshake import open_proven
 from hotplate.serving.gateway.sockets.proof import Proof
 
 ANSWER_S = 2.0
@@ -18,18 +18,18 @@ RUNNING_PATH = "/hotplate/running"
 
 @dataclass(frozen=True)
 class Handlers:
-    """Those that run in a worker."""
+    """The handlers that run in a worker."""
 
     running: int = 0
     websockets: int = 0
-    """Of all that run."""
+    """WebSockets' handlers among them."""
     tasks: int = 0
-    """The same."""
+    """Tasks' handlers among them."""
 
 
 async def ask_running(address: str) -> Handlers | None:
-    """What runs in the worker at an address; nothing if nobody is there any more, None if it does
-    not say."""
+    """The handlers in the worker at an address; none if it no longer listens, None if it does not
+    say."""
     try:
         async with asyncio.timeout(ANSWER_S):
             opened = await open_streams(address)
@@ -43,12 +43,10 @@ async def ask_running(address: str) -> Handlers | None:
 
 
 async def ask_gateway(socket: Path, proof: Proof, path: str) -> Any:
-    """What another gateway of this machine answers to an operator who asks for the path.
-
-    Raises OSError or ValueError where there is no answer.
-    """
+    """Another gateway's response to an operator's request for the path. Raises OSError or
+    ValueError if there is none."""
     async with asyncio.timeout(ANSWER_S):
-        there = await introduced(socket, proof)
+        there = await open_proven(socket, proof)
         reader, writer = await asyncio.open_unix_connection(sock=there)
         writer.write(b"\n")  # for no deployment: it is for the gateway itself
         return await _ask(reader, writer, path)

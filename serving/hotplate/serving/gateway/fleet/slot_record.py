@@ -18,16 +18,16 @@ from pathlib import Path
 from hotplate.serving.gateway.queue.replica_slots import Replica
 
 ROW = struct.Struct("<16sqd")
-"""A replica (digest of its id), its slots taken, when the last one was, in seconds of the machine's
-monotonic clock. The first row has the slowest service time, seconds, in the last place."""
+"""A replica (digest of its id), its slots taken, and when the last one was, in seconds of the
+machine's monotonic clock. The last field of the first row is the slowest service time, seconds."""
 ROWS = 127
 DECAY = 0.999
-"""What is left of the slowest service time after each request that took less."""
+"""The factor of the slowest service time after each request that took less."""
 
 
 @dataclass(frozen=True)
 class Taken:
-    """What a gateway had taken when its file was read."""
+    """The slots that a gateway had taken when its file was read."""
 
     slots: Mapping[bytes, tuple[int, float]]
     """By replica's key: how many, and when the last was taken."""
@@ -36,7 +36,7 @@ class Taken:
 
 
 class TakenSlots:
-    """Keeps the file of one deployment; held (`flock`) by this process."""
+    """The file of one deployment, locked (`flock`) by this process."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -57,14 +57,14 @@ class TakenSlots:
         self._counts[row - 1] = replica.taken
 
     def release(self, replica: Replica, service_s: float) -> None:
-        """A slot of the replica came back after that time."""
+        """A slot of the replica came back after `service_s`."""
         self._counts[self._rows[replica.id] - 1] = replica.taken
         slowest_s = self._slowest_s * DECAY
         self._slowest_s = slowest_s if slowest_s > service_s else service_s
         self._times[3] = self._slowest_s
 
     def close(self, *, remove: bool) -> None:
-        """`remove`: nothing runs any more. Otherwise the file says what may still."""
+        """`remove`: nothing runs any longer. Otherwise the file says what may still run."""
         if remove:
             self._path.unlink(missing_ok=True)
         self._unmap()
@@ -79,7 +79,7 @@ class TakenSlots:
         return row
 
     def _reclaim(self) -> None:
-        """Replicas that have nothing now leave their rows; where all have something it grows."""
+        """Frees the rows of replicas without slots taken; if there are none, the file grows."""
         for idle in [each for each, row in self._rows.items() if not self._counts[row - 1]]:
             self._free.append(self._rows.pop(idle))
         if not self._free:
@@ -108,7 +108,7 @@ def key_of(replica: str) -> bytes:
 
 
 def read_taken(path: Path) -> Taken:
-    """What a gateway's file says. Raises OSError."""
+    """Reads a gateway's file. Raises OSError."""
     data = path.read_bytes()
     data = data[: len(data) - len(data) % ROW.size]
     head, *rows = ROW.iter_unpack(data) if data else [(b"", 0, 0.0)]

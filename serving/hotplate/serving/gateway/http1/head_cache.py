@@ -1,7 +1,8 @@
 """Heads that have been read already: the same bytes mean the same again. Pure.
 
-A caller on a kept connection sends one head again and again, and a replica answers with one; to
-read it is most of what a small request costs here. What was refused is never remembered.
+A caller on a kept connection sends the same head again and again, and a replica responds with the
+same head; to read it is most of the cost of a small request here. A head that was refused is never
+kept.
 """
 
 from __future__ import annotations
@@ -12,17 +13,18 @@ Head = TypeVar("Head")
 
 HEAD_END = b"\r\n\r\n"
 MOST = 512
-"""Heads; with one more it starts anew, so that those which never come back cost little."""
+"""Limit of heads; at one more the cache is emptied, so that heads that never come back cost
+little."""
 LONGEST_BYTES = 2048
 
 
 class HeadCache(Generic[Head]):
-    """What each head was read as."""
+    """The result of reading each head."""
 
     def __init__(self) -> None:
         self._heads: dict[bytes, Head] = {}
         self._newest: Head | None = None
-        """Whose `newest_raw` is: the one that was found last is likely to come again."""
+        """The head of `newest_raw`, the last one that was found: it is likely to come again."""
         self.newest_raw = b""
 
     def __len__(self) -> int:
@@ -32,7 +34,7 @@ class HeadCache(Generic[Head]):
         return self._heads.get(raw)
 
     def begins(self, data: bytes) -> Head | None:
-        """The head that the data begins with, if it is known; `newest_raw` has its bytes then."""
+        """The head that the data begins with, if it is known; `newest_raw` are its bytes then."""
         newest = self._newest
         if newest is not None and data.startswith(self.newest_raw):
             return newest
@@ -43,7 +45,7 @@ class HeadCache(Generic[Head]):
         return head
 
     def put(self, raw: bytes, head: Head) -> None:
-        """Remembers it, if it is short enough to be worth it."""
+        """Keeps the head, if it is short enough."""
         if len(raw) <= LONGEST_BYTES:
             if len(self._heads) >= MOST:
                 self._heads.clear()

@@ -6,22 +6,22 @@ BentoML reads parts as JSON or files whatever they say; a mounted application mi
 from __future__ import annotations
 
 HEAD_BYTES = 8 << 10
-"""A part's header that is longer is looked at no further than this."""
+"""A part's header is checked up to this length."""
 
 
 class PartWatch:
-    """Sees each piece of one body; remembers as much as a delimiter or a part's header takes."""
+    """Checks each piece of one body; keeps no more than a delimiter or a part's header."""
 
     def __init__(self, boundary: bytes) -> None:
         self._delimiter = b"--" + boundary
         self._rest = b"\r\n"
-        """What may be the beginning of a delimiter; or the header that is being read."""
+        """What may be the beginning of a delimiter, or the header that is being read."""
         self._in_head = False
         self.found = False
-        """A part was one."""
+        """Whether a part was a pickle."""
 
     def has_pickle(self, data: bytes) -> bool:
-        """Whether a part that is a pickle begins in the body up to here."""
+        """Whether a part that is a pickle begins in the body so far."""
         self.found = self.found or self._look(data)
         return self.found
 
@@ -56,7 +56,7 @@ def says_pickle(head: bytes) -> bool:
 
 
 def watch_of(content_type: bytes) -> PartWatch | None:
-    """Who looks through a body of this type (as it was written); None = it has no parts."""
+    """The check for a body of this content type, as it was written; None = it has no parts."""
     boundary = boundary_of(content_type)
     return PartWatch(boundary) if boundary else None
 

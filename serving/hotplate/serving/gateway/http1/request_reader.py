@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-import httptools
-
-from hotplate.serving.gateway.errors import BadRequest, HeadTooLarge, TargetTooLong
+from hotplate.serving.gateway.errors import BadRequest
 from hotplate.serving.gateway.http1.chunk_reader import ChunkReader
+from hotplate.serving.gateway.http1.fields import Field
 from hotplate.serving.gateway.http1.head_cache import HEAD_END, HeadCache
-from hotplate.serving.gateway.http1.request_head import Field, RequestHead, read_request
+from hotplate.serving.gateway.http1.head_reader import HeadReader
+from hotplate.serving.gateway.http1.request_head import RequestHead, read_request
 from hotplate.serving.gateway.limits import Limits
 
 H2C = b"h2c"
-"""An offer to speak HTTP/2, which some clients make with every first request; it is passed over."""
+"""An offer of HTTP/2, which some clients make with every first request; it is ignored."""
 CARRIAGE_RETURN, LINE_FEED = b"\r\n"
 
 
@@ -38,19 +38,19 @@ class RequestReader:
         "_accept",
         "_body",
         "_caller",
+        "_carriage_return_seen",
         "_chunks",
         "_head",
-        "_last",
-        "_left",
+        "_is_last",
+        "_is_over",
         "_limits",
         "_memo",
-        "_over",
+        "_newest",
+        "_newest_raw",
         "_parsed",
         "_peer",
         "_proto",
-        "_returned",
-        "_same",
-        "_same_raw",
+        "_remaining",
         "_tunnel",
         "in_head",
     )
@@ -64,40 +64,41 @@ class RequestReader:
         accept: Callable[[RequestHead], Body],
         memo: HeadCache[RequestHead] | None = None,
     ) -> None:
-        """`memo` is of heads that have been read already, by whichever reader."""
+        """`memo` has heads that were read already, by any reader."""
         self._limits = limits
         self._peer = peer
         self._proto = proto
         self._accept = accept
         self._memo: HeadCache[RequestHead] = HeadCache() if memo is None else memo
         self._caller = b"%b %b\n" % (proto, peer)
-        """What a request's meaning depends on besides its head."""
-        self._same: RequestHead | None = None
-        """What the newest head was read as, if it was known, ..."""
-        self._same_raw = b""
-        """... and its bytes: callers send one again and again."""
+        """What the meaning of a request depends on besides its head."""
+        self._newest: RequestHead | None = None
+        """The newest head that was known ..."""
+        self._newest_raw = b""
+        """... and its bytes: callers send the same head again and again."""
         self._head: HeadReader | None = None
         """None before the first one, after chunks, and while there is nothing to read."""
         self.in_head = False
-        """In the middle of a head: some of it has come and more is needed."""
+        """Whether some of a head has come and more is needed."""
         self._body: Body | None = None
-        """In the middle of a body: its taker."""
-        self._left = 0
-        """Bytes to come of a body whose length is known."""
+        """What takes the body that is being read; None = a head comes next."""
+        self._remaining = 0
+        """Bytes to come of a body of known length."""
         self._parsed = False
-        """The parser has seen the head and is to see the body; a head that is known it has not."""
+        """Whether the parser has seen the head and has to see the body; it does not see known
+        heads."""
         self._chunks: ChunkReader | None = None
         self._tunnel = False
-        self._last = False
+        self._is_last = False
         """The caller said that it would send nothing after this request ..."""
-        self._over = False
-        """... and it has come."""
-        self._returned = False
-        """Before a head: a carriage return has come, its line feed has not."""
+        self._is_over = False
+        """... and the request is complete."""
+        self._carriage_return_seen = False
+        """Before a head: a carriage return has come and its line feed has not."""
 
     def feed(self, data: bytes) -> None:
         """Reads on. Raises `BadRequest`; after that nothing more can be read."""
-        while data and not self._over:
+        while data and not self._is_over:
             body = self._body
             if body is None:
                 data = self._read_head(data)
@@ -110,35 +111,33 @@ class RequestReader:
                 data = self._read_length(body, data)
 
     def known(self, data: bytes) -> tuple[RequestHead, bytes] | None:
-        """The request and its body, if the data is one that is known, whole, and nothing else.
-
-        Else nothing has been read of it.
-        """
-        if self._body is not None or self.in_head or self._over or self._returned:
+        """The request and its body, if the data is exactly one whole request with a known head.
+        Otherwise nothing was read."""
+        if self._body is not None or self.in_head or self._is_over or self._carriage_return_seen:
             return None
-        request = self._same
-        if request is None or not data.startswith(self._same_raw):
+        request = self._newest
+        if request is None or not data.startswith(self._newest_raw):
             raw = data[: data.find(HEAD_END) + len(HEAD_END)]
             request = self._memo.get(self._caller + raw)
             if request is None:
                 return None
-            self._same, self._same_raw = request, raw
-        end = len(self._same_raw)
+            self._newest, self._newest_raw = request, raw
+        end = len(self._newest_raw)
         if len(data) - end != request.content_length or not request.keep_alive:
             return None
         return request, data[end:]
 
-    def rest(self) -> None:
-        """Nothing has come for a while: what the next head needs is made anew."""
+    def drop_parser(self) -> None:
+        """Drops the parser after a pause; the next head gets a new one."""
         if not self.in_head and self._body is None:
-            self._head = self._same = None
-            self._same_raw = b""
+            self._head = self._newest = None
+            self._newest_raw = b""
 
     # Inside: each takes what is its part, and leaves the rest
 
     def _read_head(self, data: bytes) -> bytes:
         if not self.in_head:
-            if self._returned or data[0] in b"\r\n":
+            if self._carriage_return_seen or data[0] in b"\r\n":
                 data = self._skip_blank_lines(data)
                 if not data:
                     return b""
@@ -169,7 +168,7 @@ class RequestReader:
             request.upgrade = b""
         elif request.upgrade and request.has_body:
             raise BadRequest("A request to change the protocol has a body; send it without.")
-        if request.chunked or head.offered:
+        if request.chunked or head.offers_upgrade:
             self._head = None  # its parser does not see what follows, or stopped here
         elif request.repeats:
             self._memo.put(self._caller + head.raw, request)
@@ -183,35 +182,35 @@ class RequestReader:
     def _begin(self, request: RequestHead, *, parsed: bool) -> None:
         body = self._body = self._accept(request)
         self._parsed = parsed
-        self._last = not request.keep_alive
-        self._left = request.content_length
+        self._is_last = not request.keep_alive
+        self._remaining = request.content_length
         if request.upgrade:
             self._tunnel = True
             body.end_body(())
-        elif not (self._left or request.chunked):
+        elif not (self._remaining or request.chunked):
             self._end(body)
 
     def _skip_blank_lines(self, data: bytes) -> bytes:
-        """Some clients send an empty line behind a body (RFC 9112, 2.2)."""
+        """Skips empty lines, which some clients send after a body (RFC 9112, 2.2)."""
         for at, byte in enumerate(data):
-            if byte == CARRIAGE_RETURN and not self._returned:
-                self._returned = True
-            elif byte == LINE_FEED and self._returned:
-                self._returned = False
-            elif byte in (CARRIAGE_RETURN, LINE_FEED) or self._returned:
+            if byte == CARRIAGE_RETURN and not self._carriage_return_seen:
+                self._carriage_return_seen = True
+            elif byte == LINE_FEED and self._carriage_return_seen:
+                self._carriage_return_seen = False
+            elif byte in (CARRIAGE_RETURN, LINE_FEED) or self._carriage_return_seen:
                 raise BadRequest("A line before the request does not end in CR LF.")
             else:
                 return data[at:]
         return b""
 
     def _read_length(self, body: Body, data: bytes) -> bytes:
-        left = self._left
-        piece = data if len(data) <= left else data[:left]
-        self._left = left = left - len(piece)
+        remaining = self._remaining
+        piece = data if len(data) <= remaining else data[:remaining]
+        self._remaining = remaining = remaining - len(piece)
         if self._parsed and self._head is not None:
             self._head.skip(piece)
         body.take_body(piece)
-        if not left:
+        if not remaining:
             self._end(body)
         return data[len(piece) :]
 
@@ -224,112 +223,5 @@ class RequestReader:
 
     def _end(self, body: Body, trailers: Sequence[Field] = ()) -> None:
         self._body = self._chunks = None
-        self._over = self._last
+        self._is_over = self._is_last
         body.end_body(trailers)
-
-
-class HeadReader:
-    """One head at a time: the parser's protocol."""
-
-    __slots__ = (
-        "_limits",
-        "_parser",
-        "_whole",
-        "fields",
-        "http10",
-        "method",
-        "offered",
-        "raw",
-        "target",
-    )
-
-    def __init__(self, limits: Limits) -> None:
-        self.http10 = False
-        self.offered = False
-        """Another protocol: the parser stops behind such a head, whatever follows."""
-        self._limits = limits
-        self._parser = httptools.HttpRequestParser(self)
-        self.begin()
-
-    def begin(self) -> None:
-        """The next head follows."""
-        self.method = self.target = self.raw = b""
-        self.fields: list[Field] = []
-        self._whole = False
-
-    def read(self, data: bytes) -> bytes | None:
-        """Reads on: what is left of the data once the head is whole, else None."""
-        before = len(self.raw)
-        raw = self.raw + data if before else data
-        end = raw.find(HEAD_END, max(0, before - 3)) + len(HEAD_END)
-        if end < len(HEAD_END):
-            self.raw = raw
-            self._parse(data)
-            self._check_size(raw)
-            return None
-        if end < len(raw):
-            raw, rest = raw[:end], raw[end:]
-        else:
-            rest = b""
-        self.raw = raw
-        self._parse(raw[before:] if before else raw)
-        if not self._whole:
-            raise BadRequest("The request's header has an empty line in it.")
-        self._read_line(raw)
-        self._check_size(raw)
-        if len(self.fields) > self._limits.head_lines:
-            raise HeadTooLarge(
-                f"The request has {len(self.fields)} header lines, "
-                f"{self._limits.head_lines} are accepted; send fewer."
-            )
-        return rest
-
-    def skip(self, body: bytes) -> None:
-        """What the parser takes for the body; it looks at none of it."""
-        self._parser.feed_data(body)
-
-    # httptools
-
-    def on_url(self, target: bytes) -> None:
-        self.target += target
-        if len(self.target) > self._limits.target_bytes:
-            raise TargetTooLong(
-                f"The request target has more than {self._limits.target_bytes} bytes; shorten it."
-            )
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        self.fields.append((name, value))
-
-    def on_headers_complete(self) -> None:
-        self._whole = True
-
-    # Inside
-
-    def _parse(self, data: bytes) -> None:
-        try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            self.offered = True
-        except httptools.HttpParserCallbackError as error:
-            if isinstance(error.__context__, BadRequest):
-                raise error.__context__ from None
-            raise
-        except httptools.HttpParserError as error:
-            raise BadRequest(f"This is not a request in HTTP/1.1: {error}.") from None
-
-    def _read_line(self, raw: bytes) -> None:
-        """What the parser lets pass: other protocols that look alike, and more than one space."""
-        self.method = self._parser.get_method()
-        end = raw.find(b"\r\n")
-        version = raw[max(0, end - 9) : end]  # compiled, no slice may end before it begins
-        self.http10 = version == b" HTTP/1.0"
-        if not self.http10 and version != b" HTTP/1.1":
-            said = raw[:end].rpartition(b" ")[2].decode("latin-1")
-            raise BadRequest(f"{said} is not spoken here; use HTTP/1.1.")
-        if end != len(self.method) + len(self.target) + 10:
-            raise BadRequest("The request line has more spaces than two.")
-
-    def _check_size(self, raw: bytes) -> None:
-        most = self._limits.head_bytes
-        if len(raw) > most and len(raw) - raw.find(b"\r\n") - 2 > most:
-            raise HeadTooLarge(f"The request's header has more than {most} bytes; send less.")

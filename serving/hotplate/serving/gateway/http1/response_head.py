@@ -1,4 +1,4 @@
-"""Answer heads: read from a replica, written for a caller; and the gateway's own answers. Pure."""
+"""Response heads: read from a replica, written for a caller; and the gateway's own. Pure."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from hotplate.serving.gateway.errors import GatewayError
-from hotplate.serving.gateway.http1.request_head import (
+from hotplate.serving.gateway.http1.fields import (
     HOP_BY_HOP,
     USUAL_OPTIONS,
     Field,
-    RequestHead,
     tokens_of,
     without,
 )
+from hotplate.serving.gateway.http1.request_head import RequestHead
 from hotplate.serving.gateway.protocol.headers import ANSWER_BYTES
 
 REASON = re.compile(rb"[\t\x20-\x7e\x80-\xff]*")
@@ -49,7 +49,7 @@ whether the connection can be kept."""
 
 @dataclass(slots=True)
 class ResponseHead:
-    """A replica's answer as read."""
+    """The head of a replica's response as it was read."""
 
     status: int
     reason: bytes
@@ -59,17 +59,17 @@ class ResponseHead:
     chunked: bool
     upgrade: bytes
     has_request_id: bool
-    kept: list[bytes]
+    lines: list[bytes]
     answer_bytes: int | None = None
-    """How much of the body is for the caller, where it ends later than that."""
+    """How much of the body is for the caller, if the body ends later than that."""
     trailer: bytes = b""
-    """Which trailers are announced."""
-    made: Written | None = field(default=None, compare=False)
-    """For callers that keep their connection: the most usual."""
+    """The announced trailers."""
+    written: Written | None = field(default=None, compare=False)
+    """The usual head, for callers that keep their connection."""
 
     @property
     def bodiless(self) -> bool:
-        """Whether the status itself says that no body follows."""
+        """Whether the status says that no body follows."""
         return self.status < 200 or self.status in (204, 304)
 
     def ends_with_connection(self, method: bytes) -> bool:
@@ -82,19 +82,19 @@ class ResponseHead:
         self, request: RequestHead, request_id: bytes, *, keep_alive: bool
     ) -> tuple[bytes, bool, bool]:
         """`(head, chunked, keep_alive)`: the head, whether the body is sent in chunks, and whether
-        the connection can be kept (not when its end must mark the body's end)."""
+        the connection can be kept (it cannot if its end marks the end of the body)."""
         if not keep_alive or request.http10 or request.method == b"HEAD":
             before, after, chunked, keep_alive = self._written(request, keep_alive)
-        elif self.made is None:
-            before, after, chunked, keep_alive = self.made = self._written(request, keep_alive)
+        elif self.written is None:
+            before, after, chunked, keep_alive = self.written = self._written(request, keep_alive)
         else:
-            before, after, chunked, keep_alive = self.made
+            before, after, chunked, keep_alive = self.written
         own_id = after if self.has_request_id else request_id + after
         return before + own_id, chunked, keep_alive
 
     def _written(self, request: RequestHead, keep_alive: bool) -> Written:
-        """What `to_caller` gives, with the head in two: before the request's id and after it."""
-        lines = [b"HTTP/1.1 %d %b\r\n" % (self.status, self.reason), *self.kept]
+        """The same as `to_caller`, with the head in two: before the request's id and after it."""
+        lines = [b"HTTP/1.1 %d %b\r\n" % (self.status, self.reason), *self.lines]
         chunked = False
         length = self.content_length if self.answer_bytes is None else self.answer_bytes
         if length is not None and (not self.bodiless or self.status == 304):
@@ -120,7 +120,7 @@ class ResponseHead:
 
 
 def is_interim(status: int) -> bool:
-    """Whether another head follows. Raises ValueError for what is no status."""
+    """Whether another head follows. Raises ValueError if it is no status."""
     if status < 100:
         raise ValueError(f"status {status}")
     return status < 200 and status != 101
@@ -129,39 +129,39 @@ def is_interim(status: int) -> bool:
 def read_response(
     status: int, reason: bytes, fields: Sequence[Field], *, keep_alive: bool, worker: bool
 ) -> ResponseHead:
-    """Reads the head of a replica's answer; `keep_alive` is what the parser makes of it. Only our
-    `worker` is believed how much of its body is for the caller."""
-    noted: dict[bytes, bytes] = {}
-    kept: list[bytes] = []
+    """Reads the head of a replica's response; `keep_alive` is the parser's result. Only our
+    `worker` is trusted to say how much of its body is for the caller."""
+    known: dict[bytes, bytes] = {}
+    lines: list[bytes] = []
     has_request_id = False
     for name, value in fields:
         key = name.lower()
         if key in HOP_BY_HOP or key in (b"content-length", ANSWER_BYTES):
-            noted[key] = noted[key] + b", " + value if key in noted else value
+            known[key] = known[key] + b", " + value if key in known else value
             continue
         if key == b"x-request-id":
             has_request_id = True
-        kept.append(b"%b: %b\r\n" % (name, value))
-    connection = tokens_of(noted.get(b"connection", b""))
+        lines.append(b"%b: %b\r\n" % (name, value))
+    connection = tokens_of(known.get(b"connection", b""))
     if connection - USUAL_OPTIONS:
-        kept = without(kept, connection)
-    length, answer_bytes = noted.get(b"content-length"), noted.get(ANSWER_BYTES)
+        lines = without(lines, connection)
+    length, answer_bytes = known.get(b"content-length"), known.get(ANSWER_BYTES)
     return ResponseHead(
         status=status,
         reason=reason if reason == b"OK" or REASON.fullmatch(reason) else b"",
         keep_alive=keep_alive,
         content_length=None if length is None else int(length),
-        chunked=b"transfer-encoding" in noted,
-        upgrade=noted.get(b"upgrade", b""),
+        chunked=b"transfer-encoding" in known,
+        upgrade=known.get(b"upgrade", b""),
         has_request_id=has_request_id,
-        kept=kept,
+        lines=lines,
         answer_bytes=int(answer_bytes) if worker and answer_bytes is not None else None,
-        trailer=noted.get(b"trailer", b""),
+        trailer=known.get(b"trailer", b""),
     )
 
 
 def error_body(error: GatewayError) -> bytes:
-    """The JSON body that every error is answered with."""
+    """The JSON body of every error."""
     return json.dumps({"error": {"code": error.code, "message": error.message}}).encode()
 
 
@@ -176,7 +176,7 @@ def own_response(
     retry_after_s: float | None = None,
     more: bytes = b"",
 ) -> bytes:
-    """A whole answer of the gateway's own, in JSON; `more` are further header lines."""
+    """A whole response of the gateway's own, in JSON; `more` are further header lines."""
     lines = [
         b"HTTP/1.1 %d %b\r\nContent-Type: application/json\r\nContent-Length: %d\r\n"
         % (status, REASONS[status], len(body)),

@@ -1,16 +1,16 @@
 """Reads the responses of one connection out of its bytes, one at a time. No I/O.
 
-The connection asks for a response with `begin`, and feeds what comes. The head and the pieces of
+The connection announces a response with `begin`, and feeds what comes. The head and the pieces of
 the body go at once to the `Response` that was given; the end is a state and not a call (`ended`),
-because the connection can carry the next request before the end of this one is passed on:
+because the connection can carry the next request before the end of this response is passed on:
 
     begin ──► feed ──► ended: the connection can carry another request, if `reusable`
                 ├────► ended once the connection ends: `ends_with_connection`
                 ├────► tunnel: both sides have changed the protocol
                 └────► BadResponse
 
-Interim responses (1xx) are dropped, but for a 100 that says that the request's handler begins.
-Bytes behind a whole response answer no request: they are dropped, and the connection is not used
+Interim responses (1xx) are dropped, except for a 100 that says that the request's handler begins.
+Bytes after a whole response belong to no request: they are dropped, and the connection is not used
 again.
 """
 
@@ -21,13 +21,13 @@ from typing import Protocol
 
 import httptools
 
+from hotplate.serving.gateway.http1.fields import Field
 from hotplate.serving.gateway.http1.head_cache import HEAD_END, HeadCache
-from hotplate.serving.gateway.http1.request_head import Field
 from hotplate.serving.gateway.http1.response_head import ResponseHead, is_interim, read_response
 
 STARTED = b"HTTP/1.1 100 Started\r\n\r\n"
-"""From our worker as a handler begins (`replica/inside/handlers.py`), and from the gateway that
-owns a route to the one that passes requests on."""
+"""From our worker as a handler begins (`replica/inside/handlers.py`), and from a route's owner to
+the gateway that passes a request on."""
 
 
 class BadResponse(Exception):
@@ -46,7 +46,7 @@ class Response(Protocol):
 
 
 class ResponseReader:
-    """The parser (llhttp, with no leniency) says where heads and bodies end."""
+    """Reads responses. The parser (llhttp, with no leniency) says where heads and bodies end."""
 
     __slots__ = (
         "_announces_start",
@@ -75,15 +75,15 @@ class ResponseReader:
         announces_start: bool = False,
         heads: HeadCache[ResponseHead] | None = None,
     ) -> None:
-        """`worker`: our worker responds, and is believed how much of a body is for the caller.
-        `announces_start`: the server says by a 100 that the handler begins. `heads`: those of the
-        same server that have been read already, by whichever reader."""
+        """`worker`: our worker responds, and is trusted to say how much of a body is for the
+        caller. `announces_start`: the server says by a 100 that the handler begins. `heads`: heads
+        of the same server that were read already, by any reader."""
         self._worker = worker
         self._announces_start = announces_start
         self._heads: HeadCache[ResponseHead] = HeadCache() if heads is None else heads
         self._parser = httptools.HttpResponseParser(self)
         self._parsing = False
-        """The parser has some of the response; it gets none of one that is known."""
+        """Whether the parser has some of the response; it gets nothing of one with a known head."""
         self._response: Response
         self._method = b""
         self._upgrade = False
@@ -92,20 +92,20 @@ class ResponseReader:
         self._fields: list[Field] = []
         self._reason = b""
         self._surplus = False
-        """Something came behind the response."""
+        """Whether something came after the response."""
         self.head: ResponseHead | None = None
         """None until it has come."""
         self.ended = False
         self.trailers: Sequence[Field] = ()
-        """Of a response that has ended."""
+        """The trailers of a response that has ended."""
         self.ends_with_connection = False
-        """Only the connection's end says where the response ends."""
+        """Whether only the connection's end says where the response ends."""
         self.tunnel: bytes | None = None
-        """The protocol was changed, and this has come of the new one."""
+        """The first bytes of the new protocol, if the protocol was changed."""
 
     def begin(self, response: Response, method: bytes, *, upgrade: bool = False) -> None:
-        """The next response is the one to a request of this method, which may have asked to change
-        the protocol (`upgrade`)."""
+        """The next response is to a request of this method, which may have asked to change the
+        protocol (`upgrade`)."""
         self._response = response
         self._method = method
         self._upgrade = upgrade
@@ -115,16 +115,17 @@ class ResponseReader:
             self.trailers = ()
 
     def after_started(self, data: bytes) -> bytes:
-        """The data without the 100 that it begins with, if it does; the response is started then.
-        The parser does the same, but takes longer; it also finds one that comes in pieces."""
+        """The data without the 100 at its beginning, if there is one; the response has started
+        then. The parser does the same, but takes longer; it also finds a 100 that comes in
+        pieces."""
         if self._announces_start and self.head is None and data.startswith(STARTED):
             self._response.started()
             return data[len(STARTED) :]
         return data
 
     def known(self, data: bytes) -> ResponseHead | None:
-        """The head, if the data is a response whose head is known, whole, and nothing else: the
-        body is the rest of it. Nothing has been read of it, and nothing is passed on."""
+        """The head, if the data is exactly one whole response with a known head; the rest of the
+        data is its body. Nothing was read or passed on."""
         if self._parsing:
             return None
         heads = self._heads
@@ -217,7 +218,7 @@ class ResponseReader:
         self._surplus = True
 
     def _remember(self, head: ResponseHead) -> None:
-        """The same bytes may come again, if they came at once and say where the response ends."""
+        """Keeps the head, if it came at once and says where the response ends."""
         raw = self._first[: self._first.find(HEAD_END) + len(HEAD_END)]
         if head.content_length is None or head.chunked or head.bodiless or head.has_request_id:
             return

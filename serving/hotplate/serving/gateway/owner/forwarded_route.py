@@ -8,14 +8,12 @@ from pathlib import Path
 from hotplate.serving.gateway.protocol.routes import ReplicaRoute, Route
 
 FOREVER_S = 366 * 86400.0
-"""The owner has the clock; here none runs."""
+"""The owner counts the time; none is counted here."""
 
 
 def forwarded_route(route: Route, socket: Path | None) -> Route:
-    """The route as a gateway serves it that is not its owner; `socket` is the owner's.
-
-    None: nobody owns it at this moment, so requests wait until somebody does.
-    """
+    """The route for a gateway that does not own it; `socket` is the owner's. None: no gateway owns
+    it at this moment, so requests wait until one does."""
     owner = () if socket is None else (ReplicaRoute(str(socket), str(socket)),)
     return replace(
         route,

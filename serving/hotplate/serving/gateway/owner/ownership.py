@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 class Ownership:
-    """Puts the deployment's route in force as it is for its owner, or for the others."""
+    """Applies the deployment's route as it is for its owner, or for the others."""
 
     def __init__(
         self,
@@ -27,14 +27,14 @@ class Ownership:
         backup: ConnectionBackup,
         keeper: BackupKeeper | None,
     ) -> None:
-        """`backup` is of the server's connections, `keeper` has those of other gateways."""
+        """`backup` has the server's connections, `keeper` those of other gateways."""
         self._fleet = fleet
         self._server = server
         self._route = server.route
         name = file_name(server.route.name)
         self._file = fleet.folder / f"{name}.{fleet.id}{SLOTS}"
         self._taken: TakenSlots | None = None
-        """Kept from when it is owned until nothing of that time runs any more."""
+        """Kept from when the deployment is owned until nothing of that time runs any longer."""
         self._backup = backup
         self._inherited = InheritedSlots(
             fleet.folder,
@@ -45,9 +45,9 @@ class Ownership:
         )
         self._lock: OwnerLock | None = None
         self._owner = ""
-        """Who owns it if this gateway does not; empty = nobody does."""
+        """The owner if this gateway is not; empty = there is none."""
         self._settled_at = -1
-        """The fleet's changes after which the one owned it that should; -1 = it did not."""
+        """The fleet's `changes` as of which the right gateway owned it; -1 = that was not so."""
 
     @property
     def owned(self) -> bool:
@@ -55,37 +55,35 @@ class Ownership:
 
     @property
     def owner(self) -> str:
-        """The owner's id; empty = nobody owns it at this moment."""
+        """The owner's id; empty = no gateway owns it at this moment."""
         return self._fleet.id if self.owned else self._owner
 
     def follow(self, route: Route) -> None:
-        """The route is another one."""
+        """The route has changed."""
         self._route = route
-        if not self._settle():
-            self._put_in_force()
+        if not self._update():
+            self._apply()
 
     def look(self) -> None:
-        """Follows what has become of the other gateways."""
+        """Follows changes of the other gateways."""
         self._backup.follow()
         if not self._server.closing and self._settled_at != self._fleet.changes:
-            self._settle()
+            self._update()
         if self._taken is not None and not self.owned and not self._server.queue.in_flight:
             self._server.queue.granted.slot_recorder = None
             self._taken.close(remove=True)
             self._taken = None
 
     def end(self) -> None:
-        """The deployment is not served any more, or this gateway ends: somebody else may own it.
-
-        Nothing is granted from here on; what runs keeps its slots.
-        """
+        """The deployment is no longer served, or this gateway ends: another gateway may own it.
+        Nothing is granted from now on; what runs keeps its slots."""
         if self._lock is not None:
             self._inherited.stop()
             self._lock.release()
             self._lock = None
 
     def close(self) -> None:
-        """The process parts with it for good; what may run still stays written down."""
+        """The process gives up the deployment for good; the file still says what may run."""
         self.end()
         nothing_runs = not self._server.queue.in_flight
         self._backup.close(in_order=nothing_runs)
@@ -94,14 +92,14 @@ class Ownership:
 
     # Inside
 
-    def _settle(self) -> bool:
-        """Owns it or not, as it should be; whether that has put the route in force."""
-        changed = self._own_or_not()
+    def _update(self) -> bool:
+        """Takes or gives up the ownership if needed; returns whether that has applied the route."""
+        changed = self._update_owner()
         settled = self.owner != "" and self.owner == self._fleet.rightful_owner(self._route.name)
         self._settled_at = self._fleet.changes if settled else -1
         return changed
 
-    def _own_or_not(self) -> bool:
+    def _update_owner(self) -> bool:
         fleet, name = self._fleet, self._route.name
         mine = fleet.rightful_owner(name) == fleet.id
         if self._lock is not None:
@@ -117,7 +115,7 @@ class Ownership:
         if owner == self._owner:
             return False
         self._owner = owner
-        self._put_in_force()
+        self._apply()
         return True
 
     def _take(self, lock: OwnerLock) -> None:
@@ -125,11 +123,11 @@ class Ownership:
         if self._taken is None:
             self._taken = TakenSlots(self._file)
             self._server.queue.granted.slot_recorder = self._taken
-        self._inherited.watch(lambda: self._route, self._taken_of, self._put_in_force)
-        self._put_in_force()
+        self._inherited.watch(lambda: self._route, self._taken_of, self._apply)
+        self._apply()
 
     def _taken_of(self, replica_id: str) -> int:
-        """Slots of the replica that requests have which this gateway sent."""
+        """Slots of the replica that this gateway's requests have."""
         return sum(r.taken for r in self._server.queue.replicas if r.id == replica_id)
 
     def _give_up(self) -> None:
@@ -138,10 +136,10 @@ class Ownership:
         lock, self._lock = self._lock, None
         self._inherited.stop()
         self._owner = ""
-        self._put_in_force()
+        self._apply()
         lock.release()
 
-    def _put_in_force(self) -> None:
+    def _apply(self) -> None:
         if self._lock is None:
             socket = self._fleet.socket_of(self._owner) if self._owner else None
             self._server.follow(forwarded_route(self._route, socket))

@@ -13,7 +13,7 @@ from hotplate.serving.gateway.route_server import RouteServer
 from hotplate.serving.gateway.sockets.proof import (
     NUMBER_BYTES,
     PROOF_BYTES,
-    Listening,
+    ListeningSide,
     Proof,
     check_user,
 )
@@ -33,7 +33,7 @@ class PeerListener:
         server: Callable[[str], RouteServer | None],
         operator: Callable[[], asyncio.Protocol],
     ) -> None:
-        """`operator` makes what serves a connection that names no deployment."""
+        """`operator` makes the protocol of a connection that names no deployment."""
         self._path = path
         self._proof = proof
         self._server_of = server
@@ -44,7 +44,7 @@ class PeerListener:
         """Listens. Raises OSError."""
         loop = asyncio.get_running_loop()
         self._listener = await loop.create_unix_server(
-            lambda: Opening(Listening(self._proof, self._path.name), self._protocol),
+            lambda: Opening(ListeningSide(self._proof, self._path.name), self._protocol),
             str(self._path),
             backlog=1024,
         )
@@ -64,14 +64,14 @@ class PeerListener:
 
 
 class Opening(asyncio.Protocol):
-    """A connection to the private socket until it has shown that it is a gateway's, and said which
-    deployment it is for."""
+    """A connection to the private socket until it has proven that it is a gateway's, and named its
+    deployment."""
 
     def __init__(
-        self, meets: Listening, protocol: Callable[[str], asyncio.Protocol | None]
+        self, side: ListeningSide, protocol: Callable[[str], asyncio.Protocol | None]
     ) -> None:
-        self._meets = meets
-        self._answered = self._met = False
+        self._meets = side
+        self._answered = self._proven = False
         self._protocol = protocol
         self._read = b""
         self._transport: asyncio.Transport
@@ -86,7 +86,7 @@ class Opening(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._read += data
         try:
-            if not self._met and not self._meet():
+            if not self._proven and not self._prove():
                 return
         except PermissionError as error:
             self._turn_away(error)
@@ -106,15 +106,16 @@ class Opening(asyncio.Protocol):
         if rest:
             protocol.data_received(rest)
 
-    def _meet(self) -> bool:
-        """Whether the other side has shown that it is a gateway of ours. Raises PermissionError."""
+    def _prove(self) -> bool:
+        """Whether the other side has proven that it is a gateway of ours. Raises
+        PermissionError."""
         if not self._answered and len(self._read) >= NUMBER_BYTES:
             self._transport.write(self._meets.answer(self._taken(NUMBER_BYTES)))
             self._answered = True
         if self._answered and len(self._read) >= PROOF_BYTES:
             self._meets.check(self._taken(PROOF_BYTES))
-            self._met = True
-        return self._met
+            self._proven = True
+        return self._proven
 
     def _taken(self, size: int) -> bytes:
         taken, self._read = self._read[:size], self._read[size:]

@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Cors:
-    """What pages may send and see; `"*"` in a list allows all."""
+    """What pages may send and read; `"*"` in a list allows all."""
 
     allow_origins: tuple[str, ...] = ()
     allow_credentials: bool = False

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 HEAD_BYTES = 256 << 10
-"""More is no frame's head: a request's own is limited to 64 KiB."""
+"""The limit of a frame's head; a request's own head is limited to 64 KiB."""
 LENGTH_BYTES = 4
 
 
@@ -20,7 +20,7 @@ def framed(head: bytes) -> bytes:
 
 
 async def frame_head(read_exactly: Callable[[int], Awaitable[bytes]]) -> bytes:
-    """The head of a frame that is read. Raises ValueError for what is none, and what reading
+    """Reads the head of a frame. Raises ValueError if it is too long, and what `read_exactly`
     raises."""
     length = int.from_bytes(await read_exactly(LENGTH_BYTES), "big")
     if length > HEAD_BYTES:

@@ -7,14 +7,14 @@ the user's environment.
 from __future__ import annotations
 
 GATEWAY_FIELD, FLEET_FIELD = "X-Hotplate-Gateway", "X-Hotplate-Fleet"
-"""To the control plane: which gateway connects, and the folder of the gateways beside it."""
+"""To the control plane: the gateway that connects, and the folder of its fleet."""
 TASK_ID = b"hotplate-task-id"
 """Tells our worker which task it runs; only a gateway sends it."""
 SECRET = b"hotplate-secret"
-"""Of the services of one revision, which call each other; it never reaches user code."""
+"""The secret of the services of one revision, which call each other; it never reaches user code."""
 DUE = b"hotplate-due"
-"""From a gateway to the one that owns a route: when the response is due, in seconds of the
-machine's monotonic clock, of a request that waited with an earlier owner."""
+"""From a gateway to the owner of a route: when the response is due, in seconds of the machine's
+monotonic clock, for a request that waited with an earlier owner."""
 ANSWER_BYTES = b"hotplate-answer-bytes"
-"""From our worker, in place of a length: so much is for the caller, the end comes when the handler
-has ended (`replica/inside/patches/hooks.py`)."""
+"""From our worker, in place of a length: how much of the response is for the caller; its end comes
+when the handler has ended (`replica/inside/patches/hooks.py`)."""

@@ -5,4 +5,4 @@ from __future__ import annotations
 from typing import Final
 
 USUAL_PRIORITY: Final = 3
-"""Of a request that says nothing of it."""
+"""The priority of a request that names none."""

@@ -22,23 +22,24 @@ class ReplicaRoute:
     address: str
     """host:port, or unix: and a socket's path"""
     concurrency: int = 1
-    """Its slots; where it learns, those that it begins with."""
+    """Its slots; if they are learnt, the number to begin with."""
     draining: bool = False
-    """Finishes what it has, gets nothing new."""
+    """It finishes its requests and gets no new ones."""
     foreign: int = 0
-    """Slots that requests have which other gateways sent: they are not to be given."""
+    """Slots that requests of other gateways have; they must not be granted."""
     worker: bool = False
-    """Our worker, which tells what a connection cannot; anything else may be any HTTP server."""
+    """It runs our worker, which reports what a connection cannot show; otherwise it is any HTTP
+    server."""
     learns: bool = False
-    """How many it has from there on is learnt from what it shows (`adaptive_limit.py`)."""
+    """Whether the number of its slots is learnt (`adaptive_limit.py`)."""
     least: int = 1
-    """What is learnt is never lowered below this."""
+    """The learnt number is never lowered below this."""
 
 
 FIRST_SLOTS: Final = 32
-"""Of a replica that learns how many it has, of a revision of which nothing is known."""
+"""The first number of learnt slots, of a revision of which nothing is known."""
 TASKS = "@tasks"
-"""Ends the name of the route on which a deployment's kept tasks have slots of their own."""
+"""The end of the name of a route on which a deployment's kept tasks have slots of their own."""
 
 
 @dataclass(frozen=True)
@@ -46,13 +47,13 @@ class Route:
     """One listening address with its queue and the replicas behind it."""
 
     name: str
-    """`organization/deployment` for what the public calls, a `WorkloadKey` for a dependency."""
+    """`organization/deployment` of a public route, a `WorkloadKey` of a dependency's."""
     host: str
     port: int
-    """0 = nobody calls: only tasks wait here."""
+    """0 = it has no callers: only tasks wait here."""
     replicas: tuple[ReplicaRoute, ...] = ()
     queue_limit: int = 1000
-    """Requests held at most; one more is refused."""
+    """The most requests that may wait; one more is refused."""
     queue_limit_bytes: int = 256 << 20
     body_limit_bytes: int = 1 << 30
     timeout_s: float = 60.0
@@ -62,40 +63,41 @@ class Route:
     internal: bool = False
     """Called by other services of its revision only: pickle bodies are allowed."""
     secret_digest: str = ""
-    """SHA-256 (hex) of the secret of an internal route's callers; empty = nobody has it."""
+    """SHA-256 (hex) of the secret of an internal route's callers; empty = no caller has it."""
     slots_from: str = ""
-    """Where the number of its replicas' slots is from, for operators: `learnt (async methods)`."""
+    """Where the number of its replicas' slots comes from, for operators: `learnt (async
+    methods)`."""
     schema: str = ""
     """The JSON that `GET /schema.json` answers when no replica is ready; empty = ask a replica."""
     ready_path: str = "/readyz"
-    """What a replica answers when it is ready; a service's path prefix stands before it."""
+    """The path at which a replica says that it is ready, with the service's path prefix."""
     tasks: tuple[str, ...] = ()
-    """Paths of BentoML tasks, which are submitted, asked after and fetched below them. Not known
-    of an internal route, where all paths that look like it are taken for some."""
+    """Paths of BentoML tasks, which are submitted, queried and fetched below them. They are not
+    known of an internal route, on which every path that looks like a task's counts as one."""
     tasks_apart: bool = False
-    """Tasks that are kept have slots of their own, on a route of that name and `TASKS`."""
+    """Whether kept tasks have slots of their own, on a route of that name and `TASKS`."""
     cors: Cors | None = None
-    """Which pages may call it, for what the gateway itself answers; None = it says nothing."""
+    """Which pages may call it, for the gateway's own responses; None = they do not say."""
     cors_in_replica: bool = False
-    """Only its replicas know which pages may call it: the gateway refuses none."""
+    """Whether only its replicas know which pages may call it: the gateway refuses none."""
     token_digests: tuple[str, ...] | None = None
-    """SHA-256 (hex) of the bearer tokens that are let in; None = anybody."""
+    """SHA-256 (hex) of the accepted bearer tokens; None = no token is needed."""
     organization_header: str = ""
-    """Where callers, who are trusted to, say which organization asks; empty = they are one."""
+    """The header in which trusted callers name the organization; empty = all callers are one."""
     priority_header: bool = False
-    """Whether callers, who are trusted to, say with `Priority` how urgent a request is."""
+    """Whether trusted callers say with `Priority` how urgent a request is."""
     weights: tuple[tuple[str, float], ...] = ()
-    """Shares of the slots per organization; one that is not named has 1."""
+    """Weights of organizations; one that is not named has 1."""
     may_run_twice: bool = False
-    """Its requests do no harm when a replica that died has run some of one already."""
+    """Whether a request may be sent again although a replica that died may have run it."""
     tls_certificate: str = ""
     """PEM file with the certificate and its chain; empty = plain HTTP."""
     tls_key: str = ""
     """PEM file with the certificate's key; empty = it is in the certificate's file."""
     relayed: bool = False
-    """Another gateway owns it: requests are passed on to it, and all that is decided is its."""
+    """Another gateway owns it: requests are passed on to that one, which decides everything."""
     waits_for: str = ""
-    """What a caller is told of why no replica is ready; empty = nothing is known."""
+    """Why no replica is ready, for callers; empty = that is not known."""
     refuse: str = ""
     """When not empty, every request is refused with 503 and this sentence (terminated, failed)."""
 
@@ -117,32 +119,33 @@ class RouteTable:
 
 @dataclass(frozen=True)
 class RouteDemand:
-    """What one route has to do right now, and has done since the last report."""
+    """The current demand of one route, and what it has done since the last report."""
 
     in_flight: int = 0
     queued: int = 0
     completed: int = 0
-    """Answers finished since the gateway started."""
+    """Requests completed since the gateway started."""
     refused: int = 0
     service_s: float = 0.0
     """Exponentially weighted mean of a request's time in its replica; 0 = none seen."""
     busy: Mapping[str, int] = field(default_factory=dict)
     """Slots taken, per replica id (also of draining ones; absent = none)."""
     learnt: Mapping[str, int] = field(default_factory=dict)
-    """How many slots are right, as far as it is known, per id of the replicas that learn."""
+    """The learnt number of slots, per id of the replicas that learn it."""
     tasks: Mapping[str, int] = field(default_factory=dict)
-    """Of those, the slots that kept tasks have, per replica id."""
+    """Those of the taken slots that kept tasks have, per replica id."""
     out: Mapping[str, str] = field(default_factory=dict)
-    """Why a replica gets no requests for now, per id of those that get none."""
+    """Why a replica is ejected, per id of the ejected ones."""
     refusals: Mapping[str, int] = field(default_factory=dict)
     """Requests answered with an error of the gateway's own since it started, by code."""
     abandoned: Mapping[str, int] = field(default_factory=dict)
-    """Handlers of WebSockets that go on without a slot though their callers have gone, per replica
+    """Handlers of WebSockets that go on without a slot after their callers have gone, per replica
     id (absent = none)."""
     error: str = ""
     """Why the route is not served, e.g. its port is taken."""
     owned: bool = True
-    """Whether this gateway has the route's queue and slots; another's word counts otherwise."""
+    """Whether this gateway has the route's queue and slots; otherwise another one's report
+    counts."""
     peak: int = 0
     """The most requests in flight and queued at once since the last report."""
 
@@ -152,14 +155,14 @@ class RouteDemand:
 
 
 class Change(enum.Enum):
-    """How much of news a change of a route's demand is."""
+    """How urgent a change of a route's demand is."""
 
     COUNTS = "counts"
-    """A number is not what it was."""
+    """A number has changed."""
     BEGAN = "began"
-    """There was nothing to do and now there is."""
+    """There was no demand, and now there is."""
     DRAINED = "drained"
-    """A replica that was to finish has finished."""
+    """A draining replica has finished."""
 
 
 @dataclass(frozen=True)
@@ -167,7 +170,7 @@ class DemandReport:
     """Sent at once when a route goes from no demand to some, else batched (0.2 s)."""
 
     version: int
-    """The route table that the gateway has in force."""
+    """The version of the route table in force."""
     routes: Mapping[str, RouteDemand]
 
     def to_json(self) -> dict[str, Any]:

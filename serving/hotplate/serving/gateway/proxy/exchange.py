@@ -17,7 +17,8 @@ from typing import Final
 from hotplate.serving.gateway.admission.task_routes import TaskCall
 from hotplate.serving.gateway.admission.terms import Terms
 from hotplate.serving.gateway.errors import GatewayError, ReplicaFailed
-from hotplate.serving.gateway.http1.request_head import WEBSOCKET, Field, RequestHead, last_chunk
+from hotplate.serving.gateway.http1.fields import Field, last_chunk
+from hotplate.serving.gateway.http1.request_head import WEBSOCKET, RequestHead
 from hotplate.serving.gateway.http1.response_head import ResponseHead
 from hotplate.serving.gateway.proxy.caller import Caller
 from hotplate.serving.gateway.proxy.forwarding import Forwarding

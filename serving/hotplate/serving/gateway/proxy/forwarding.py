@@ -11,8 +11,9 @@ from hotplate.serving.gateway.admission.gate import (
 )
 from hotplate.serving.gateway.admission.internal_callers import why_refused
 from hotplate.serving.gateway.errors import GatewayError
+from hotplate.serving.gateway.http1.fields import Field, last_chunk
 from hotplate.serving.gateway.http1.multipart import PartWatch
-from hotplate.serving.gateway.http1.request_head import Field, RequestHead, for_owner, last_chunk
+from hotplate.serving.gateway.http1.request_head import RequestHead, for_owner
 from hotplate.serving.gateway.proxy.caller import Caller
 from hotplate.serving.gateway.proxy.retry import ANSWERED, IDEMPOTENT, SENT, STARTED, UNSENT
 from hotplate.serving.gateway.proxy.route_context import RouteContext

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hotplate.serving.gateway.errors import GatewayError
-from hotplate.serving.gateway.http1.request_head import Field, RequestHead
+from hotplate.serving.gateway.http1.fields import Field
+from hotplate.serving.gateway.http1.request_head import RequestHead
 from hotplate.serving.gateway.proxy.caller import Caller
 from hotplate.serving.gateway.proxy.spool import Spool
 from hotplate.serving.gateway.replicas.call import Call

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hotplate.serving.gateway.errors import GatewayError
-from hotplate.serving.gateway.http1.request_head import Field, RequestHead
+from hotplate.serving.gateway.http1.fields import Field
+from hotplate.serving.gateway.http1.request_head import RequestHead
 from hotplate.serving.gateway.http1.response_head import ResponseHead
 from hotplate.serving.gateway.queue.ticket import Ticket
 from hotplate.serving.gateway.replicas.response_source import ResponseSource

@@ -17,7 +17,7 @@ from hotplate.serving.gateway.protocol.routes import ReplicaRoute
 from hotplate.serving.gateway.replicas.connection_pool import ConnectionPool
 from hotplate.serving.gateway.replicas.upstream import Upstream, as_protocol
 from hotplate.serving.gateway.sockets.dialing import Streams
-from hotplate.serving.gateway.sockets.handshake import introduced
+from hotplate.serving.gateway.sockets.handshake import open_proven
 from hotplate.serving.gateway.sockets.proof import Proof
 
 
@@ -40,11 +40,11 @@ class RelayPool(ConnectionPool):
 
     async def _open(self) -> Upstream:
         upstream = Upstream(self)
-        owner = await introduced(self.address, self._proof)
+        owner = await open_proven(self.address, self._proof)
         await self._loop.create_unix_connection(lambda: as_protocol(upstream), sock=owner)
         upstream.write(self._opening)
         return upstream
 
     async def _dial(self) -> Streams:
-        owner = await introduced(self.address, self._proof)
+        owner = await open_proven(self.address, self._proof)
         return await asyncio.open_unix_connection(sock=owner)

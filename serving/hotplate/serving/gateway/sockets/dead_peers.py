@@ -1,4 +1,4 @@
-"""How a peer is noticed that has gone and said nothing, or nothing that anybody reads."""
+"""How it is noticed that a peer has gone without a notice, or with one that nothing reads."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ KEEPALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
 
 
 def keep_alive(sock: socket.socket) -> None:
-    """Asks an idle peer again and again whether it is there; the connection ends if it is not."""
+    """Turns on keep-alive: the connection ends if its idle peer no longer responds."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, seconds in KEEPALIVE.items():
         if hasattr(socket, option):
@@ -18,14 +18,14 @@ def keep_alive(sock: socket.socket) -> None:
 
 
 def keep_taking(sock: socket.socket, take_s: float) -> None:
-    """The same, and ends the connection of a peer that takes nothing that was sent for so long."""
+    """The same, and ends the connection of a peer that has taken nothing for `take_s`."""
     keep_alive(sock)
     if hasattr(socket, "TCP_USER_TIMEOUT"):
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(take_s * 1000))
 
 
 def has_hung_up(sock: socket.socket) -> bool:
-    """Whether the peer's end has come, also behind bytes that nobody has read."""
+    """Whether the peer has ended its side, also behind bytes that were not read."""
     poll = select.poll()
     poll.register(sock.fileno(), getattr(select, "POLLRDHUP", 0))
     return bool(poll.poll(0))

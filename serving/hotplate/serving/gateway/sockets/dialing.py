@@ -12,7 +12,7 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 async def connect(make: Callable[[], asyncio.Protocol], address: str) -> None:
-    """Connects a protocol of the caller's. Raises OSError."""
+    """Connects the protocol that `make` makes. Raises OSError."""
     loop = asyncio.get_running_loop()
     path = unix_path(address)
     if path is None:

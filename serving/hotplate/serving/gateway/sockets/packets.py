@@ -9,25 +9,27 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 
-from hotplate.serving.gateway.sockets.proof import Listening, Proof, check_user
+from hotplate.serving.gateway.sockets.proof import ListeningSide, Proof, check_user
 
 log = logging.getLogger(__name__)
 
 PACKET_BYTES = 4096
-"""The longest that is sent."""
+"""The longest packet."""
 
 
 class PacketListener:
     """Listens at a path that only this user may open."""
 
-    def __init__(self, path: Path, proof: Proof, came: Callable[[socket.socket], None]) -> None:
-        """`came` is given each new connection, once the other side has shown that it is a gateway
-        of ours; it does not block."""
+    def __init__(
+        self, path: Path, proof: Proof, on_connection: Callable[[socket.socket], None]
+    ) -> None:
+        """`on_connection` is called with each new connection once the other side has proven that it
+        is a gateway of ours; it must not block."""
         self._path = path
         self._proof = proof
-        self._strangers: set[socket.socket] = set()
-        """They have not shown it yet."""
-        self._came = came
+        self._unproven: set[socket.socket] = set()
+        """Connections that have not proven that."""
+        self._on_connection = on_connection
         self._loop = asyncio.get_running_loop()
         self._listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
@@ -40,7 +42,7 @@ class PacketListener:
         self._loop.add_reader(self._listening, self._accept)
 
     def close(self) -> None:
-        for connection in list(self._strangers):
+        for connection in list(self._unproven):
             self._turn_away(connection)
         self._loop.remove_reader(self._listening)
         self._listening.close()
@@ -50,19 +52,19 @@ class PacketListener:
         with contextlib.suppress(BlockingIOError):
             connection, _ = self._listening.accept()
             connection.setblocking(False)
-            self._strangers.add(connection)
-            meets = Listening(self._proof, self._path.name)
-            self._loop.add_reader(connection, self._hear, connection, meets, False)
+            self._unproven.add(connection)
+            side = ListeningSide(self._proof, self._path.name)
+            self._loop.add_reader(connection, self._receive, connection, side, False)
 
-    def _hear(self, connection: socket.socket, meets: Listening, answered: bool) -> None:
-        """One packet of who is to show that it is a gateway: its number, then its proof."""
+    def _receive(self, connection: socket.socket, side: ListeningSide, answered: bool) -> None:
+        """One packet of an unproven connection: its number, then its proof."""
         try:
             packet = connection.recv(PACKET_BYTES)
             if answered:
-                meets.check(packet)
+                side.check(packet)
             else:
                 check_user(connection)
-                connection.send(meets.answer(packet))
+                connection.send(side.answer(packet))
         except BlockingIOError:
             return
         except OSError as error:
@@ -71,13 +73,13 @@ class PacketListener:
             self._turn_away(connection)
             return
         if answered:
-            self._strangers.discard(connection)
+            self._unproven.discard(connection)
             self._loop.remove_reader(connection)
-            self._came(connection)
+            self._on_connection(connection)
         else:
-            self._loop.add_reader(connection, self._hear, connection, meets, True)
+            self._loop.add_reader(connection, self._receive, connection, side, True)
 
     def _turn_away(self, connection: socket.socket) -> None:
-        self._strangers.discard(connection)
+        self._unproven.discard(connection)
         self._loop.remove_reader(connection)
         connection.close()

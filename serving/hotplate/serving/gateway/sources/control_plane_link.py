@@ -21,11 +21,11 @@ log = logging.getLogger(__name__)
 BACKOFF_S = (0.1, 2.0)
 """First and longest pause before connecting again."""
 HEARTBEAT_S = 20.0
-"""A control plane that vanished without a word is noticed after this."""
+"""A control plane that vanished without a notice is noticed after this."""
 MAX_TABLE_BYTES = 64 << 20
 
 
-class Link:
+class ControlPlaneLink:
     """Keeps a WebSocket to the control plane and the gateway's table in step with it.
 
     While the line is down the gateway goes on with the last table it got.
@@ -40,7 +40,7 @@ class Link:
         url: str,
         token: str,
     ) -> None:
-        """`reports` is told by the gateway of each change of its demand."""
+        """The gateway notifies `reports` of each change of its demand."""
         self._gateway = gateway
         self._file = file
         self._url = url.rstrip("/") + "/internal/gateway"
@@ -51,7 +51,7 @@ class Link:
         self._reports = reports
 
     async def load(self) -> str:
-        """Nothing is known yet of where operators ask."""
+        """The control plane names no operator's address."""
         return ""
 
     async def start(self) -> None:
@@ -73,7 +73,7 @@ class Link:
                     pause = BACKOFF_S[0]
                 except (aiohttp.ClientError, OSError) as error:
                     if pause == BACKOFF_S[0]:  # once, not with every try
-                        log.warning("control plane %s: %s; trying on", self._url, error)
+                        log.warning("control plane %s: %s; it is tried again", self._url, error)
                 await asyncio.sleep(pause)
                 pause = min(longest, pause * 2)
 
@@ -82,7 +82,7 @@ class Link:
             self._url, heartbeat=HEARTBEAT_S, max_msg_size=MAX_TABLE_BYTES
         ) as socket:
             self._reports.connected = True
-            self._reports.owe()
+            self._reports.request()
             writer = asyncio.create_task(self._write(socket))
             try:
                 await self._read(socket)
@@ -111,11 +111,11 @@ class Link:
                 first = False
                 await self._gateway.apply(table)
                 await asyncio.to_thread(self._file.save, table)
-            self._reports.owe()
+            self._reports.request()
 
     async def _write(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         while True:
             await self._reports.due()
             report = self._gateway.report()
-            if self._reports.is_news(report):
+            if self._reports.take_if_changed(report):
                 await socket.send_json(report.to_json())

@@ -12,22 +12,22 @@ from typing import Any
 from hotplate.machine.address import Address
 from hotplate.serving.gateway.all_routes import Gateway
 from hotplate.serving.gateway.errors import BadRoutesFile
-from hotplate.serving.gateway.fleet.discovery import lead
+from hotplate.serving.gateway.fleet.discovery import register_keys
 from hotplate.serving.gateway.protocol.routes import Route, RouteTable
 from hotplate.serving.gateway.sources.routes_file import RoutesFile, read
 
 log = logging.getLogger(__name__)
 
 LOOK_S = 0.2
-"""How often the file is looked at. It is read once it stays as it is for as long, because one
-that is written in place is, for a moment, half a file."""
+"""How often the file is checked. It is read once it has stayed the same for as long, because a file
+that is written in place is incomplete for a moment."""
 
 Stamp = tuple[int, ...] | None
-"""What changes with a file's content, or with the file in its place; None = there is none."""
+"""What changes with a file's content, or with another file in its place; None = there is none."""
 
 
 def keys_of(path: Path, routes: Iterable[Route]) -> Sequence[str]:
-    """By which other gateways are found that serve the file, or one of its deployments."""
+    """The keys of gateways that serve the file, or one of its deployments."""
     # Not the target of a link: a mounted configuration's is another with each change.
     keys = [f"routes {path.parent.resolve() / path.name}"]
     return keys + [f"deployment {r.name} {Address(r.host, r.port)}" for r in routes]
@@ -39,23 +39,23 @@ class RoutesWatch:
     def __init__(
         self, gateway: Gateway, path: Path, move_admin: Callable[[str], Awaitable[object]]
     ) -> None:
-        """`move_admin` is called with the operator's address when the file says another one; it
-        raises OSError where that cannot be had."""
+        """`move_admin` is called with the operator's address when that has changed in the file; it
+        raises OSError if the address cannot be listened on."""
         self.path = path
         self.error = ""
-        """Why the file as it is now is not in force; empty = it is."""
+        """Why the current file is not in force; empty = it is."""
         self._gateway = gateway
         self._move_admin = move_admin
         self._stamp = self._look()
         self._file: RoutesFile
 
     async def load(self) -> str:
-        """Reads the file; the operator's address that it names. Raises `BadRoutesFile`."""
+        """Reads the file; returns the operator's address that it names. Raises `BadRoutesFile`."""
         self._file = await asyncio.to_thread(read, self.path)
         return self._file.admin
 
     async def start(self) -> None:
-        """Puts what was loaded in force. Raises `BadRoutesFile` where none of it can be served."""
+        """Applies what was loaded. Raises `BadRoutesFile` if none of it can be served."""
         await self._apply(self._file)
         servers = self._gateway.servers
         if servers and all(server.error for server in servers):
@@ -94,7 +94,7 @@ class RoutesWatch:
 
     async def _apply(self, file: RoutesFile) -> None:
         if self._gateway.fleet is not None:
-            lead(self._gateway.fleet.folder, keys_of(self.path, file.routes))
+            register_keys(self._gateway.fleet.folder, keys_of(self.path, file.routes))
         table = RouteTable(self._gateway.version + 1, file.routes)
         await self._gateway.apply(table)
         names = ", ".join(route.name for route in file.routes) or "no deployment"

@@ -13,7 +13,8 @@ log = logging.getLogger(__name__)
 
 
 class TableFile:
-    """`routes.json` in the gateway's state folder. It holds token digests: for its owner only."""
+    """`routes.json` in the gateway's state folder. Only its user may read it, as it holds digests
+    of tokens."""
 
     def __init__(self, state_dir: Path) -> None:
         self._path = state_dir / "routes.json"
@@ -29,7 +30,7 @@ class TableFile:
             return None
 
     def save(self, table: RouteTable) -> None:
-        """Replaces the file in one step. Failing to is logged, since serving matters more."""
+        """Replaces the file in one step. A failure is only logged, since serving matters more."""
         new = self._path.with_suffix(".new")
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)

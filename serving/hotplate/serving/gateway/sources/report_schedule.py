@@ -1,7 +1,7 @@
-"""When the control plane is owed a report of demand: at once for news, else in batches.
+"""When a report of demand to the control plane is due: at once if it is urgent, else in batches.
 
-The gateway tells of every change, and the connection to the control plane waits for what is due.
-Neither knows the other.
+The gateway notifies the schedule of every change, and the connection to the control plane waits for
+the next report that is due. Neither knows the other.
 """
 
 from __future__ import annotations
@@ -15,40 +15,38 @@ BATCH_S = 0.2
 
 
 class ReportSchedule:
-    """Of one gateway; used from one event loop."""
+    """The schedule of one gateway; used from one event loop."""
 
     def __init__(self) -> None:
         self.connected = False
         self._due = asyncio.Event()
         self._batch: asyncio.TimerHandle | None = None
         self._sent: DemandReport | None = None
-        """The last report of this connection; None = one is owed, whatever it says."""
+        """The last report on this connection; None = a report is due, whatever it says."""
 
     def changed(self, name: str, change: Change) -> None:
-        """A route's demand has changed: it is reported at once if that is news, else batched.
-
-        Work that begins is news only if the control plane does not know of any on that route.
-        """
+        """A route's demand has changed: it is reported at once if that is urgent, else batched.
+        Work that begins is urgent only if the control plane does not know of any on that route."""
         if change is Change.DRAINED or (change is Change.BEGAN and not self._knows_demand(name)):
             self._due.set()
         elif self._batch is None and self.connected:
             self._batch = asyncio.get_running_loop().call_later(BATCH_S, self._due.set)
 
-    def owe(self) -> None:
+    def request(self) -> None:
         """A report is due now, whatever was sent before."""
         self._sent = None
         self._due.set()
 
     async def due(self) -> None:
-        """Waits until a report is due; from then on the next one is waited for."""
+        """Waits until a report is due."""
         await self._due.wait()
         self._due.clear()
         if self._batch is not None:
             self._batch.cancel()
             self._batch = None
 
-    def is_news(self, report: DemandReport) -> bool:
-        """Whether it says something else than the last one; it counts as sent then."""
+    def take_if_changed(self, report: DemandReport) -> bool:
+        """Whether the report differs from the last one; if so, it counts as sent."""
         if report == self._sent:
             return False
         self._sent = report

@@ -31,7 +31,7 @@ from hotplate.serving.gateway.errors import BadRoutesFile
 from hotplate.serving.gateway.protocol.routes import ReplicaRoute, Route
 
 LONGEST_S = 366 * 86400
-"""A year: nobody means more, and it is far from what a clock can count."""
+"""A year, which is more than anybody needs and far below what a clock can count."""
 MOST_BYTES = 1 << 50
 MOST_REQUESTS = 1_000_000
 
@@ -42,16 +42,16 @@ _DIGEST = re.compile(r"[0-9a-fA-F]{64}")
 
 @dataclass(frozen=True)
 class RoutesFile:
-    """What the file says."""
+    """The content of the file."""
 
     routes: tuple[Route, ...]
     admin: str = ""
-    """host:port of the operator's listener; empty = it does not say."""
+    """host:port of the operator's listener; empty = the file does not say."""
 
 
 @dataclass(frozen=True)
 class Key:
-    """What a key's value may be."""
+    """What the value of a key may be."""
 
     expected: str
     good: Callable[[Any], bool]

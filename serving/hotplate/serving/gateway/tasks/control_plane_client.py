@@ -1,4 +1,4 @@
-"""What a gateway asks of the control plane about kept tasks, and what it hears from there."""
+"""What a gateway asks of the control plane about kept tasks, and what it learns from there."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hotplate.serving.gateway.tasks.result import TaskResult
 TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=5, sock_read=60)
 HEARTBEAT_S = 5.0
 AWAY = (aiohttp.ClientError, OSError, TimeoutError, asyncio.IncompleteReadError, ValueError)
-"""What a call raises when the control plane does not answer, or not well."""
+"""What a call raises when the control plane does not respond, or not correctly."""
 
 
 class NotWanted(Exception):
@@ -29,15 +29,15 @@ class NotWanted(Exception):
 
 
 class ControlPlaneAway(Exception):
-    """The control plane does not answer, or not well."""
+    """The control plane does not respond, or not correctly."""
 
 
 class Frame(NamedTuple):
-    """A frame that arrives."""
+    """A frame that is being received."""
 
     head: bytes
     size_bytes: int
-    """Of its body."""
+    """Bytes of its body."""
     body: AsyncIterator[bytes]
 
 
@@ -47,23 +47,23 @@ class TaskOffer(NamedTuple):
     id: str
     route: str
     lost: bool
-    """Another gateway had started it and is gone."""
+    """Whether another gateway had started it and is gone."""
     organization: str = ""
     priority: int = USUAL_PRIORITY
 
 
 class Submission(Protocol):
-    """A task as it comes from its caller."""
+    """A task that is being submitted."""
 
     def begin_submission(self) -> bytes:
-        """The frame's beginning."""
+        """The beginning of the frame."""
 
-    async def more(self) -> Sequence[bytes]:
-        """What has come of the body since the last time; nothing = that was all."""
+    async def next_pieces(self) -> Sequence[bytes]:
+        """The pieces of the body that have come since the last call; none = that was all."""
 
 
 class ControlPlaneClient:
-    """One gateway process, as the control plane knows it by its `id`."""
+    """A client for one gateway process, which the control plane knows by its `id`."""
 
     def __init__(self, *, url: str, token: str) -> None:
         self.id = secrets.token_hex(8)
@@ -78,11 +78,11 @@ class ControlPlaneClient:
         await self._session.close()
 
     @asynccontextmanager
-    async def asked(
+    async def call(
         self, route: str, call: TaskCall, submission: Submission | None, **turn: str
     ) -> AsyncIterator[Frame]:
-        """The control plane's response to a call of a task route, or of `DOCS`; `turn` says whose
-        the submitted task is. Raises TasksAway."""
+        """The control plane's response to a call of a task route, or of `DOCS`; `turn` is the
+        organization and priority of a submitted task. Raises TasksAway."""
         params = {"route": route, "path": call.path, **turn}
         if call.task_id is not None:
             params["task_id"] = call.task_id
@@ -98,11 +98,9 @@ class ControlPlaneClient:
             raise TasksAway(f"{message}; try again.", retry_after_s=1) from error
 
     @asynccontextmanager
-    async def started(self, task_id: str, route: str) -> AsyncIterator[Frame]:
-        """Has the control plane write that the task runs here now; the request to send.
-
-        Raises NotWanted, and ControlPlaneAway, also in the middle of the body.
-        """
+    async def start(self, task_id: str, route: str) -> AsyncIterator[Frame]:
+        """Has the control plane record that the task runs here now; yields the request to send.
+        Raises NotWanted, and ControlPlaneAway, also in the middle of the body."""
         try:
             async with self._post(f"tasks/{task_id}/start", {"gateway": self.id}) as response:
                 if response.status in (404, 409):
@@ -117,15 +115,15 @@ class ControlPlaneClient:
             raise ControlPlaneAway(f"the control plane is away ({error!r})") from error
 
     async def end(self, result: TaskResult) -> str:
-        """Gives the control plane a task's result. Returns why it does not want it; empty = it has
-        it now. Raises ControlPlaneAway."""
+        """Gives the control plane a task's result. Returns why that does not take it; empty = it
+        has taken it. Raises ControlPlaneAway."""
         params = {"gateway": result.gateway, "note": result.note}
         try:
             async with self._post(
                 f"tasks/{result.task_id}/end", params, result.pieces()
             ) as response:
                 if response.status in (404, 409):
-                    return "its answer is not wanted any more"
+                    return "its result is no longer wanted"
                 if response.status != 200:
                     raise ControlPlaneAway(await response.text())
                 return ""
@@ -138,7 +136,7 @@ class ControlPlaneClient:
         offered: Callable[[TaskOffer], None],
         dropped: Callable[[str], None],
     ) -> None:
-        """Hears, until the connection ends, of tasks to run and of those that are no longer
+        """Receives, until the connection ends, the tasks to run and those that are no longer
         wanted; `waiting` wait here already. Raises what is in `AWAY`."""
         async with self._session.ws_connect(
             self._url + "tasks/line",
@@ -149,10 +147,10 @@ class ControlPlaneClient:
             await line.send_json({"waiting": list(waiting)})
             async for message in line:
                 if message.type is aiohttp.WSMsgType.TEXT:
-                    news = message.json()
-                    for offer in news["run"]:
+                    message_data = message.json()
+                    for offer in message_data["run"]:
                         offered(_offer(offer))
-                    for task_id in news["drop"]:
+                    for task_id in message_data["drop"]:
                         dropped(task_id)
 
     @asynccontextmanager
@@ -176,7 +174,7 @@ def _offer(data: Mapping[str, Any]) -> TaskOffer:
 async def _frame_of(submission: Submission) -> AsyncIterator[bytes]:
     """The frame, in pieces as they come."""
     yield submission.begin_submission()
-    while pieces := await submission.more():
+    while pieces := await submission.next_pieces():
         for piece in pieces:
             yield piece
 
@@ -190,7 +188,7 @@ async def _read_frame(response: aiohttp.ClientResponse) -> Frame:
 
 
 async def _why(route: str, response: aiohttp.ClientResponse) -> str:
-    """What the control plane says of itself, in a sentence."""
+    """The control plane's own message, in a sentence."""
     said = await response.text()
     with contextlib.suppress(ValueError, KeyError, TypeError):
         said = (await response.json())["error"]["message"]

@@ -10,7 +10,8 @@ from hotplate.serving.gateway.admission.cors import answer_lines
 from hotplate.serving.gateway.admission.task_routes import DOCS, TaskCall
 from hotplate.serving.gateway.admission.terms import Terms
 from hotplate.serving.gateway.errors import GatewayError, ShareFull, TasksAway
-from hotplate.serving.gateway.http1.request_head import Field, RequestHead
+from hotplate.serving.gateway.http1.fields import Field
+from hotplate.serving.gateway.http1.request_head import RequestHead
 from hotplate.serving.gateway.protocol.frames import framed
 from hotplate.serving.gateway.proxy.caller import Caller
 from hotplate.serving.gateway.proxy.dispatcher import Dispatcher
@@ -24,9 +25,9 @@ log = logging.getLogger(__name__)
 
 
 class TaskExchange(Exchange):
-    """Moves a submission to the control plane as it comes, and an answer back."""
+    """Passes a submission on to the control plane as it comes, and the response back."""
 
-    __slots__ = ("_asking", "_call", "_client", "_full", "_more", "unknown_there")
+    __slots__ = ("_call", "_calling", "_client", "_full", "_more", "unknown_there")
 
     def __init__(
         self,
@@ -37,21 +38,22 @@ class TaskExchange(Exchange):
         client: ControlPlaneClient,
         full: Callable[[Dispatcher], str],
     ) -> None:
-        """`full` says why no further task is taken for a route; empty = there is room."""
+        """`full` returns why a route takes no further task; empty = it does."""
         super().__init__(caller, context, request)
         self.task = self._call = task
         self._client = client
         self._full = full
         self._more = asyncio.Event()
-        """More of the body has come, or its end."""
-        self._asking: asyncio.Task[None] | None = None
+        """Set when more of the body, or its end, has come."""
+        self._calling: asyncio.Task[None] | None = None
         self.unknown_there = False
-        """The control plane does not know: it is a call like any other."""
+        """Whether the control plane could not answer, so that it is a call like any other."""
 
     # The caller's side
 
     def serve_elsewhere(self, terms: Terms, *, ready: bool) -> bool:
-        """The control plane answers, unless it was asked, or a replica can as well."""
+        """Has the control plane answer, unless it was asked already, or a replica can answer as
+        well."""
         if self.relayed or self.unknown_there or (ready and self._call.verb == DOCS):
             return False
         self._serve(terms)
@@ -71,7 +73,7 @@ class TaskExchange(Exchange):
 
     @property
     def receiving(self) -> bool:
-        return self._asking is not None and not self.request_done and not self.answered
+        return self._calling is not None and not self.request_done and not self.answered
 
     def caller_left(self) -> None:
         super().caller_left()
@@ -82,7 +84,7 @@ class TaskExchange(Exchange):
         self._stop()
 
     def begin_submission(self) -> bytes:
-        """The frame's beginning, as soon as the body may come."""
+        """The beginning of the frame, as soon as the body may come."""
         caller, route = self.caller, self.dispatcher.route
         if caller is not None and self.request.expects_continue and not self.received:
             caller.send_continue()
@@ -95,8 +97,8 @@ class TaskExchange(Exchange):
             )
         )
 
-    async def more(self) -> Sequence[bytes]:
-        """What has come of the body since the last time; nothing = that was all."""
+    async def next_pieces(self) -> Sequence[bytes]:
+        """The pieces of the body that have come since the last call; none = that was all."""
         while True:
             self._more.clear()
             pieces = list(self._body)
@@ -110,7 +112,7 @@ class TaskExchange(Exchange):
     # Inside
 
     def _serve(self, terms: Terms) -> None:
-        """Its turn has come; the terms are those of a request like it."""
+        """Its turn has come; the terms are those of a similar request to a replica."""
         if self._call.starts and (full := self._full(self.dispatcher)):
             self.fail(
                 ShareFull(
@@ -124,17 +126,17 @@ class TaskExchange(Exchange):
         turn = {}
         if self._call.verb == "submit":
             turn = {"organization": terms.organization, "priority": str(terms.priority)}
-        self._asking = asyncio.create_task(self._ask(turn))
+        self._calling = asyncio.create_task(self._call_control_plane(turn))
 
     def _stop(self) -> None:
-        if self._asking is not None and self._asking is not asyncio.current_task():
-            self._asking.cancel()
+        if self._calling is not None and self._calling is not asyncio.current_task():
+            self._calling.cancel()
 
-    async def _ask(self, turn: Mapping[str, str]) -> None:
+    async def _call_control_plane(self, turn: Mapping[str, str]) -> None:
         submission = self if self._call.verb == "submit" else None
         route = self.dispatcher.route.name
         try:
-            async with self._client.asked(route, self._call, submission, **turn) as answer:
+            async with self._client.call(route, self._call, submission, **turn) as answer:
                 await self._pass_on(answer.head, answer.size_bytes, answer.body)
         except GatewayError as error:
             if self._call.verb == DOCS and not self.answered and self.caller is not None:
@@ -151,8 +153,8 @@ class TaskExchange(Exchange):
         cors = self.dispatcher.route.cors
         if cors is not None:
             # The handler's were for the page that submitted the task.
-            own = [line for line in answer.kept if not line.lower().startswith(b"access-control-")]
-            answer.kept = [*own, answer_lines(cors, self.request)]
+            own = [line for line in answer.lines if not line.lower().startswith(b"access-control-")]
+            answer.lines = [*own, answer_lines(cors, self.request)]
         source = _ResponseSource()
         if self.request_done:  # or else what it still sends would go there
             self.upstream = source
@@ -170,7 +172,7 @@ class TaskExchange(Exchange):
 
 
 class _ResponseSource(ResponseSource):
-    """The control plane's answer, which can be slowed."""
+    """The control plane's response, which can be paused."""
 
     __slots__ = ("open",)
 

@@ -1,10 +1,10 @@
 """One task on its way through a gateway: it waits for a slot like any request, and runs.
 
-    connect ──► start (written by the control plane) ──► send ──► answer ──► end (written)
+    connect ──► start (recorded by the control plane) ──► send ──► response ──► end (recorded)
 
 The connection is made first, so that a task whose replica cannot be reached has not started.
-Nothing of a task is sent before its start was written, so that after any crash it is known of every
-task whether some of it may have run.
+Nothing of a task is sent before its start was recorded, so that after any crash it is known of
+every task whether some of it may have run.
 """
 
 from __future__ import annotations
@@ -24,25 +24,23 @@ from hotplate.serving.gateway.tasks.control_plane_client import (
     TaskOffer,
 )
 from hotplate.serving.gateway.tasks.deliveries import Deliveries
-from hotplate.serving.gateway.tasks.replica_call import ReplicaCall, ReplicaLeft
+from hotplate.serving.gateway.tasks.replica_call import ReplicaCall, ReplicaGone
 from hotplate.serving.gateway.tasks.result import TaskResult
 
 log = logging.getLogger(__name__)
 
 TRIES = 3
-"""Replicas that may die of one task that may run twice."""
+"""Replicas that a task that may run twice may lose."""
 
 
 class NotRun(Exception):
-    """A replica left before the task's handler began, or the task may run twice."""
+    """A replica went away before the task's handler began, or the task may run twice."""
 
 
 class TaskRun(Waiter):
-    """Holds a ticket while it waits or runs. The scheduler knows it until its task has ended.
-
-    How long it takes says nothing of its replica, and its body stays with the control plane until a
-    slot is there.
-    """
+    """A task that waits for a slot or runs. The scheduler has it until it has ended. Its duration
+    says nothing about its replica, and its body stays with the control plane until it has a
+    slot."""
 
     def __init__(
         self,
@@ -53,17 +51,17 @@ class TaskRun(Waiter):
         displaced: Callable[[TaskRun], None],
         ended: Callable[[TaskRun], None],
     ) -> None:
-        """`displaced` is called when it has no place in a queue any longer and is to have one
-        again, `ended` when nothing is left to do for it here."""
+        """`displaced` is called when it has lost its place in a queue and needs another one,
+        `ended` when nothing remains to be done for it here."""
         super().__init__(is_task=True)
         self.id = offer.id
         self.route = offer.route
         self.lost = offer.lost
-        """Another gateway had started it and is gone."""
+        """Whether another gateway had started it and is gone."""
         self.organization = offer.organization
         self.priority = offer.priority
         self.dispatcher: Dispatcher | None = None
-        """Where it waits or runs."""
+        """The dispatcher with which it waits or runs."""
         self._client = client
         self._deliveries = deliveries
         self._displaced = displaced
@@ -78,7 +76,7 @@ class TaskRun(Waiter):
     # For the route
 
     def enter(self, dispatcher: Dispatcher) -> bool:
-        """Has it wait for a slot of the route; False = not here, or not now."""
+        """Has it wait for a slot of the route; False = the route takes none, or none now."""
         self.dispatcher = dispatcher
         if dispatcher.submit_task(self, self.organization, self.priority):
             return True
@@ -90,19 +88,19 @@ class TaskRun(Waiter):
         self._running.add_done_callback(self._ran)
 
     def resubmit(self, due_at: float) -> None:
-        """This gateway owns its route no more. A task has all the time."""
+        """Another gateway owns its route now. A task has no deadline."""
         self.dispatcher = None
         self._displaced(self)
 
     def fail(self, error: GatewayError) -> None:
-        """It has lost its place in the queue, and waits outside until it can have one again."""
+        """It has lost its place in the queue, and waits outside until it can enter again."""
         if self.dispatcher is not None:
             self.dispatcher.withdraw(self)
             self.dispatcher = None
         self._displaced(self)
 
     def abort(self) -> None:
-        """This gateway ends."""
+        """Ends it, because this gateway ends."""
         if self._running is not None:
             self._running.cancel()
 
@@ -127,7 +125,7 @@ class TaskRun(Waiter):
             dispatcher.retry(self)
             return
         try:
-            result = await self._ask(dispatcher, replica, destination.public_address)
+            result = await self._execute(dispatcher, replica, destination.public_address)
         except NotWanted:
             dispatcher.withdraw(self)
             self._ended(self)
@@ -142,32 +140,34 @@ class TaskRun(Waiter):
         finally:
             replica.close()
 
-    async def _ask(self, dispatcher: Dispatcher, replica: ReplicaCall, address: str) -> TaskResult:
+    async def _execute(
+        self, dispatcher: Dispatcher, replica: ReplicaCall, address: str
+    ) -> TaskResult:
         """Runs the task. Raises NotWanted, ControlPlaneAway and NotRun."""
         result = self._deliveries.result(self.id)
-        limit, trouble = dispatcher.route.body_limit_bytes, ""
+        limit, problem = dispatcher.route.body_limit_bytes, ""
 
         async def take(head: ResponseHead, piece: bytes) -> None:
             # Whatever becomes of its answer, the slot is the handler's until the answer's end.
-            nonlocal trouble
+            nonlocal problem
             if result.size_bytes + len(piece) > limit:
-                trouble = f"its answer has more than {limit} bytes (body_limit_bytes)"
-            if not trouble:
+                problem = f"its response has more than {limit} bytes (body_limit_bytes)"
+            if not problem:
                 try:
                     await result.take(head, piece)
                 except OSError as error:
-                    trouble = f"its answer cannot be kept on the gateway's disk ({error})"
+                    problem = f"its response cannot be stored on the gateway's disk ({error})"
 
         try:
-            async with self._client.started(self.id, self.route) as source:
+            async with self._client.start(self.id, self.route) as source:
                 await replica.ask(source.head, source.body, take)
-        except ReplicaLeft as error:
+        except ReplicaGone as error:
             self._tries += 1
-            trouble = f"the replica at {address} {error}"
+            problem = f"the replica at {address} {error}"
             if not replica.begun or (dispatcher.route.may_run_twice and self._tries < TRIES):
                 result.drop()
-                raise NotRun(trouble) from error
-        if not trouble:
+                raise NotRun(problem) from error
+        if not problem:
             return result
         result.drop()
-        return self._deliveries.failure(self.id, self.route, trouble)
+        return self._deliveries.failure(self.id, self.route, problem)

@@ -32,11 +32,11 @@ def run_head(
 
 def response_frame_head(response: ResponseHead) -> bytes:
     """A response's head in a frame; its length is the frame's."""
-    return b"%d %b\r\n%b" % (response.status, response.reason, b"".join(response.kept))
+    return b"%d %b\r\n%b" % (response.status, response.reason, b"".join(response.lines))
 
 
 def framed_response(head: bytes, size_bytes: int | None) -> ResponseHead:
-    """The response that a frame's head tells of; `size_bytes` of body follow, None = to the end."""
+    """The response of a frame's head; `size_bytes` of body follow, None = to the end."""
     first, *lines = head.splitlines(keepends=True)
     status, _, reason = first.rstrip(b"\r\n").partition(b" ")
     return ResponseHead(
@@ -47,5 +47,5 @@ def framed_response(head: bytes, size_bytes: int | None) -> ResponseHead:
         chunked=size_bytes is None,
         upgrade=b"",
         has_request_id=any(line[:13].lower() == b"x-request-id:" for line in lines),
-        kept=lines,
+        lines=lines,
     )

@@ -1,4 +1,4 @@
-"""One call of a replica that runs a task: a connection of its own, as long as the task lasts."""
+"""A call of a replica that runs a task, on a connection of its own."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from hotplate.serving.gateway.http1.response_reader import BadResponse, Response
 from hotplate.serving.gateway.sockets.dialing import open_streams
 
 METHOD = b"POST"
-"""Of every task's request."""
+"""The method of every task's request."""
 READ_BYTES = 64 << 10
 
 Take = Callable[[ResponseHead, bytes], Awaitable[None]]
-"""Gets each piece of the answer's body, with its head; at least one, which may be empty."""
+"""Takes each piece of the response's body, with its head; at least one, which may be empty."""
 
 
-class ReplicaLeft(Exception):
-    """The connection ended before the answer did, or what came was no HTTP."""
+class ReplicaGone(Exception):
+    """The connection ended before the response did, or what came was not HTTP."""
 
 
 class ReplicaCall:
@@ -35,26 +35,25 @@ class ReplicaCall:
         self._response.begin(self, METHOD)
         self._pieces: list[bytes] = []
         self.begun = not worker
-        """Whether a handler may have begun: our worker says so, of another server nobody knows."""
+        """Whether a handler may have begun: our worker says so; of another server it is not
+        known."""
 
     @classmethod
     async def to(cls, address: str, connect_s: float, *, worker: bool) -> ReplicaCall:
-        """Connects to our worker or any server. Raises OSError, as timeouts are."""
+        """Connects to our worker or any server. Raises OSError, also after `connect_s`."""
         async with asyncio.timeout(connect_s):
             reader, writer = await open_streams(address)
         writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         return cls(reader, writer, worker=worker)
 
     async def ask(self, head: bytes, body: AsyncIterator[bytes], take: Take) -> None:
-        """Sends the request and takes the answer, however long it lasts.
-
-        Raises ReplicaLeft, and what reading the body raises; then nothing was run, since the
-        replica never got the request whole.
-        """
+        """Sends the request and takes the response, however long it lasts. Raises ReplicaGone, and
+        what reading the body raises; then nothing was run, since the replica never got the whole
+        request."""
         sending = asyncio.create_task(self._send(head, body))
         try:
             await self._receive(take)
-        except ReplicaLeft:
+        except ReplicaGone:
             if sending.done() and not sending.cancelled() and (error := sending.exception()):
                 raise error from None
             raise
@@ -97,15 +96,15 @@ class ReplicaCall:
             try:
                 data = await self._reader.read(READ_BYTES)
             except OSError as error:
-                raise ReplicaLeft(f"broke the connection ({error})") from error
+                raise ReplicaGone(f"broke the connection ({error})") from error
             if not data and response.ends_with_connection:
                 return
             if not data:
-                raise ReplicaLeft("ended the connection before its response was complete")
+                raise ReplicaGone("ended the connection before its response was complete")
             try:
                 response.feed(data)
             except BadResponse as error:
-                raise ReplicaLeft(f"answered what is not HTTP/1.1 ({error})") from error
+                raise ReplicaGone(f"answered what is not HTTP/1.1 ({error})") from error
             pieces, self._pieces = self._pieces, []
             if response.head is not None:
                 await take(response.head, b"".join(pieces))

@@ -1,6 +1,6 @@
-"""A task's answer from the moment its replica gives it until the control plane has it.
+"""A task's response from its replica until the control plane has it.
 
-A small one stays in memory; a large one, and any that cannot be delivered at once, is a file of the
+A small one stays in memory; a large one, and any that cannot be delivered at once, is a file in the
 gateway's folder, which the next gateway of that folder delivers. A file is a line of JSON, and then
 the frame as it is sent.
 """
@@ -24,7 +24,7 @@ from hotplate.serving.gateway.protocol.frames import framed
 from hotplate.serving.gateway.tasks.frame_heads import response_frame_head
 
 MEMORY_BYTES = 256 << 10
-"""A larger answer goes to the disk as it comes."""
+"""A larger response goes to the disk as it comes."""
 PIECE_BYTES = 256 << 10
 DONE = ".answer"
 DRAFT = ".draft"
@@ -32,28 +32,28 @@ LOCK = "lock"
 
 
 class TaskResult:
-    """One answer. `write` and `keep` raise OSError of the disk."""
+    """One result. `take` and `store` raise OSError of the disk."""
 
     def __init__(self, folder: Path, task_id: str, gateway: str, note: str = "") -> None:
         self.task_id = task_id
         self.gateway = gateway
-        """The one to which the task belongs."""
+        """The gateway to which the task belongs."""
         self.note = note
-        """Why there is no answer of its handler's; empty = there is."""
+        """Why there is no response of its handler; empty = there is one."""
         self.size_bytes = 0
-        """Of the answer's body."""
+        """Bytes of the response's body."""
         self._folder = folder
         self._head: ResponseHead | None = None
         self._buffer = bytearray()
         self._file: BinaryIO | None = None
         self._path: Path | None = None
         self._begins_at = 0
-        """Where the frame is in the file."""
-        self._keeping: asyncio.Task[None] | None = None
+        """Where the frame begins in the file."""
+        self._storing: asyncio.Task[None] | None = None
 
     @classmethod
     def of_error(cls, folder: Path, task_id: str, gateway: str, error: GatewayError) -> TaskResult:
-        """What is answered in place of a handler's answer."""
+        """The result in place of a handler's response."""
         result = cls(folder, task_id, gateway, error.message)
         body = error_body(error)
         head = b"%d %b\r\nContent-Type: application/json\r\n"
@@ -63,7 +63,7 @@ class TaskResult:
 
     @classmethod
     def load(cls, path: Path) -> TaskResult:
-        """One that an earlier gateway has left. Raises OSError, ValueError and KeyError."""
+        """A result that an earlier gateway has left. Raises OSError, ValueError and KeyError."""
         with path.open("rb") as file:
             line = file.readline()
             said = json.loads(line)
@@ -73,7 +73,7 @@ class TaskResult:
         return result
 
     async def take(self, head: ResponseHead, piece: bytes) -> None:
-        """The answer's head, every time, and more of its body."""
+        """Takes the response's head, every time, and more of its body."""
         if self._head is None:
             self._head = head
             self._buffer += framed(response_frame_head(head))
@@ -82,18 +82,16 @@ class TaskResult:
         if len(self._buffer) > MEMORY_BYTES:
             await asyncio.to_thread(self._spill)
 
-    async def keep(self) -> None:
-        """Once it is whole: when this returns it is on the disk.
-
-        Who is cancelled meanwhile leaves a thread that goes on; the next one waits for that.
-        """
+    async def store(self) -> None:
+        """Stores a whole result: when this returns it is on the disk. If it is cancelled, its
+        thread goes on, and the next call waits for that."""
         if self._path is None:
-            if self._keeping is None or self._keeping.done():
-                self._keeping = asyncio.create_task(asyncio.to_thread(self._keep))
-            await asyncio.shield(self._keeping)
+            if self._storing is None or self._storing.done():
+                self._storing = asyncio.create_task(asyncio.to_thread(self._store))
+            await asyncio.shield(self._storing)
 
     async def pieces(self) -> AsyncIterator[bytes]:
-        """The frame, for sending it."""
+        """The frame, in pieces."""
         if self._path is None:
             yield bytes(self._buffer)
             return
@@ -105,11 +103,11 @@ class TaskResult:
 
     @property
     def on_disk(self) -> bool:
-        """Whether some of it is in a file, and it must be kept before it is sent."""
+        """Whether some of it is in a file, so that it must be stored before it is sent."""
         return self._file is not None
 
     def drop(self) -> None:
-        """It is delivered, or nobody wants it."""
+        """Removes a result that is delivered, or not wanted."""
         if self._file is not None:
             self._file.close()
         self._draft.unlink(missing_ok=True)
@@ -130,7 +128,7 @@ class TaskResult:
         self._file.write(self._buffer)
         self._buffer.clear()
 
-    def _keep(self) -> None:
+    def _store(self) -> None:
         self._spill()
         assert self._file is not None, "it has been opened"
         self._file.flush()
@@ -143,14 +141,16 @@ class TaskResult:
 
 
 class ResultFolder:
-    """One gateway's folder for them, beside those of others; which of them live says a lock."""
+    """One gateway's folder for results, beside those of other gateways; a lock says which of them
+    live."""
 
     def __init__(self, folder: Path, gateway: str) -> None:
         self.path = folder / gateway
         self._lock = -1
 
     def open(self) -> list[Path]:
-        """Takes it; the answers of earlier gateways, which are now this one's. Raises OSError."""
+        """Makes the folder; returns the results of earlier gateways, which are now this one's.
+        Raises OSError."""
         self.path.mkdir(parents=True)
         self._lock = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(self._lock, fcntl.LOCK_EX)
@@ -160,7 +160,7 @@ class ResultFolder:
         return sorted(self.path.glob(f"*{DONE}"))
 
     def close(self) -> None:
-        """Leaves what is in it to the next gateway."""
+        """Leaves the results in it to the next gateway."""
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
@@ -168,7 +168,8 @@ class ResultFolder:
                 shutil.rmtree(self.path, ignore_errors=True)
 
     def _inherit(self, other: Path) -> None:
-        """Another gateway may do the same in this moment: each file goes to one of the two."""
+        """Takes the results of a gateway that has ended. Another gateway may do so at the same
+        time: each file goes to one of the two."""
         for answer in other.glob(f"*{DONE}"):
             with suppress(FileNotFoundError):
                 answer.rename(self.path / answer.name)

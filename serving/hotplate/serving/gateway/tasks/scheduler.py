@@ -2,12 +2,12 @@
 
     control plane ──offer──► scheduler ──► queue of the route ──► execution ──► deliveries
                                  ▲               │
-                                 └── outside ◄───┘  no room there, or not served just now
+                                 └── outside ◄───┘  no place there, or not served now
 
 The control plane keeps the tasks, and says on a WebSocket which of them wait
 (`control_plane_client.py`). Each enters the queue of its deployment like any request; one that
-finds no room there, or whose deployment is not served just now, waits outside and is tried again.
-A task with a slot runs (`execution.py`), and its result is tried until the control plane has it
+finds no place there, or whose deployment is not served now, waits outside and is tried again. A
+task with a slot runs (`execution.py`), and its result is delivered to the control plane
 (`deliveries.py`). Callers' calls of task routes go on to the control plane
 (`control_plane_exchange.py`).
 """
@@ -35,11 +35,12 @@ log = logging.getLogger(__name__)
 BACKOFF_S = (0.1, 2.0)
 """First and longest pause before the control plane is tried again."""
 OUTSIDE_S = 0.25
-"""How often those outside try to enter."""
+"""How often tasks that wait outside try to enter a queue."""
 
 
 class TaskScheduler:
-    """Used from one event loop; `run` keeps the connection until cancelled, `close` ends it all."""
+    """Schedules a gateway's tasks, in one event loop; `run` keeps the connection until cancelled,
+    `close` ends everything."""
 
     def __init__(
         self,
@@ -53,11 +54,11 @@ class TaskScheduler:
         self._deliveries = deliveries
         self._runs: dict[str, TaskRun] = {}
         self._outside: dict[str, dict[str, TaskRun]] = {}
-        """By route, and then by id in the order of their coming."""
+        """Tasks that wait outside, by route, and then by id in the order in which they came."""
         self._entering: asyncio.TimerHandle | None = None
 
     async def run(self) -> None:
-        """Hears of tasks, and delivers what earlier gateways have left."""
+        """Receives tasks, and delivers the results that earlier gateways have left."""
         await self._deliveries.load()
         pause, longest = BACKOFF_S
         while True:
@@ -71,7 +72,7 @@ class TaskScheduler:
             pause = min(longest, pause * 2)
 
     async def close(self) -> None:
-        """What still runs is cut; what has ended and was not delivered is kept on the disk."""
+        """Ends what still runs; results that were not delivered are stored on the disk."""
         if self._entering is not None:
             self._entering.cancel()
         for run in list(self._runs.values()):
@@ -80,7 +81,7 @@ class TaskScheduler:
         await self._client.close()
 
     def running(self) -> dict[str, dict[str, int]]:
-        """How many tasks run, by route and by replica: what the control plane is told."""
+        """How many tasks run, by route and by replica, for the report to the control plane."""
         found: dict[str, dict[str, int]] = {}
         for run in self._runs.values():
             if run.running and run.ticket is not None and run.ticket.replica is not None:
@@ -93,7 +94,7 @@ class TaskScheduler:
     def exchange(
         self, caller: Caller, context: RouteContext, request: RequestHead
     ) -> TaskExchange | None:
-        """What moves the request, if it is a call of a task that is kept, or asks for the page that
+        """The exchange of a request, if it is a call of a kept task, or asks for the page that
         documents them."""
         call = task_call(context.dispatcher.route, request)
         if call is None:
@@ -138,7 +139,7 @@ class TaskScheduler:
     # Into the queue
 
     def _enter(self, run: TaskRun) -> bool:
-        """Whether it has got a place, or needs none."""
+        """Whether the task has entered a queue, or needs none."""
         server = self._server_of(run.route)
         if server is None:
             return False
@@ -150,20 +151,20 @@ class TaskScheduler:
         return run.enter(server.dispatcher)
 
     def _server_of(self, route: str) -> RouteServer | None:
-        """Where tasks of a route wait for slots: for their own, where they have any."""
+        """The server in which tasks of a route wait: the tasks' own, if there is one."""
         apart = self._servers(route + TASKS)
         if apart is not None and not apart.closing:
             return apart
         return self._servers(route)
 
     def _wait_outside(self, run: TaskRun) -> None:
-        """It has no place in the queue, and is to have one when it can."""
+        """The task has no place in a queue, and gets one when that is possible."""
         if run.id in self._runs:
             self._outside.setdefault(run.route, {})[run.id] = run
             self._enter_later()
 
     def _forget(self, run: TaskRun) -> None:
-        """It has ended, or is not wanted."""
+        """The task has ended, or is not wanted."""
         self._runs.pop(run.id, None)
 
     def _enter_later(self) -> None:
@@ -172,7 +173,8 @@ class TaskScheduler:
             self._entering = loop.call_later(OUTSIDE_S, self._enter_all)
 
     def _enter_all(self) -> None:
-        """Tries those outside in their order; where one finds no room, those after it do not."""
+        """Tries the tasks outside in their order; if one finds no room, those after it are not
+        tried."""
         self._entering = None
         for route, runs in list(self._outside.items()):
             for run in list(runs.values()):

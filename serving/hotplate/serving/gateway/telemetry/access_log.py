@@ -1,10 +1,10 @@
-"""One line per answer, for those who want it. Lines are kept for a moment and written together.
+"""One line per response, if an operator wants it. Lines are kept for a moment and written together.
 
     time route caller request-id method path status bytes wait_s total_s replica
 
-Times are UTC and seconds; `-` stands for what there was not: no replica for an answer of the
-gateway's own, no status for a caller that left first. The query, which may hold secrets, is left
-out. Where the file was moved away, a new one is begun.
+Times are UTC and seconds. `-` stands for a missing value: there is no replica of a response of the
+gateway's own, and no status of a caller that left first. The query, which may hold secrets, is left
+out. If the file is moved away, a new one is begun.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Entry(NamedTuple):
     method: bytes = b"-"
     path: bytes = b"-"
     status: int = 0
-    """0 = the caller left before there was one."""
+    """0 = the caller left before there was a response."""
     size_bytes: int = 0
     """Of the response's body, as far as it was sent."""
     wait_s: float | None = None
@@ -42,7 +42,7 @@ class Entry(NamedTuple):
 
 
 class AccessLog:
-    """The file. A line that cannot be written is lost, and that is said once."""
+    """The file. A line that cannot be written is lost, which is logged once."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -97,7 +97,7 @@ class AccessLog:
             self._descriptor = -1
 
     def _open(self) -> None:
-        """Opens the file, and anew when it is not the one at the path any more."""
+        """Opens the file, and again if another one, or none, is at the path now."""
         if self._descriptor >= 0:
             try:
                 there = self._path.stat()

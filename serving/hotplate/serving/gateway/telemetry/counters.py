@@ -1,4 +1,4 @@
-"""What a gateway counts of one route: adding to plain numbers. `metrics.py` shows them."""
+"""A gateway's counters of one route: plain numbers, which `metrics.py` shows."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ class RouteCounters:
     def __init__(self) -> None:
         self.answers = [0] * (len(STATUS_CLASSES) + 1)
         self.left = 0
-        """Callers that left before an answer began."""
+        """Callers that left before a response began."""
         self.repeats = 0
-        """Requests that were given to a replica once more."""
+        """Requests that were sent to a replica again."""
         self.refusals: dict[str, int] = {}
         """By error code."""
         self.pushed_out = 0
-        """Requests that had waited and made room for another organization's."""
+        """Requests that had waited and were pushed out for another organization's."""
         self.waits = Histogram()
         self.first_bytes = Histogram()
         self.totals = Histogram()
@@ -28,7 +28,7 @@ class RouteCounters:
         self.answers[min(status // 100, 5)] += 1
 
     def answered_at_once(self, status: int, seconds: float) -> None:
-        """An answer began and ended after that time."""
+        """A response began and ended after this time."""
         self.answers[min(status // 100, 5)] += 1
         bucket = bucket_of(seconds)
         self.first_bytes.count(bucket, seconds)

@@ -1,4 +1,4 @@
-"""Times counted by how long they were: adding one is a search in twelve numbers."""
+"""Times counted by length: adding one is a search in twelve numbers."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Final
 Bounds = tuple[float, ...]
 
 BOUNDS_S: Final[Bounds] = (0.001, 0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
-"""From nothing at all to a long cold start."""
+"""From an immediate response to a long cold start."""
 
 
 class Histogram:
-    """Seconds, by `BOUNDS_S`."""
+    """Counts of seconds, by `BOUNDS_S`."""
 
     __slots__ = ("_counts", "sum_s")
 
@@ -23,12 +23,12 @@ class Histogram:
         self.count(bucket_of(seconds), seconds)
 
     def count(self, bucket: int, seconds: float) -> None:
-        """`add`, where it is known which of `BOUNDS_S` it is."""
+        """The same as `add`, if the index in `BOUNDS_S` is known."""
         self._counts[bucket] += 1
         self.sum_s += seconds
 
     def buckets(self) -> list[tuple[str, float]]:
-        """`(upper bound, how many were at most that)`, as Prometheus counts; "+Inf" is the last."""
+        """`(upper bound, how many were at most that)`, as in Prometheus; "+Inf" is the last."""
         total = 0
         buckets: list[tuple[str, float]] = []
         for bound, count in zip([*map(str, BOUNDS_S), "+Inf"], self._counts, strict=True):
@@ -38,7 +38,7 @@ class Histogram:
 
 
 def bucket_of(seconds: float) -> int:
-    """Which of `BOUNDS_S` it is the first to reach; their number = none of them."""
+    """The index of the first bound that is not smaller; their number = there is none."""
     bucket = 0
     for bound in BOUNDS_S:  # most are found early, and compiled this is less than a bisection
         if seconds <= bound:
