@@ -81,10 +81,10 @@ async def local_node(
         environments,
         agent,
         trees=data.folder("agent") / "trees",
-        parts=data.folder("parts"),
+        payload=data.folder("parts"),
         compiled=compiled,
         hubs=hubs,
-        shown=None if isolation.refusal else _shown(settings),
+        visible=None if isolation.refusal else _shown(settings),
     )
     engine, standbys = local.engine(bentos)
     return LocalNode(

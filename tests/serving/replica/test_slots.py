@@ -17,14 +17,16 @@ OF_BENTOML = {"traffic": {"external_queue": True, "concurrency": 1}}
 
 
 @pytest.mark.parametrize(
-    ("config", "told", "expected"),
+    ("config", "reported", "expected"),
     [
         pytest.param({}, SYNC, (1, THREADS), id="sync methods"),
         pytest.param({"threads": 4}, SYNC, (4, THREADS), id="threads"),
         pytest.param({"workers": 2, "threads": 4}, SYNC, (8, THREADS), id="workers x threads"),
         pytest.param({"threads": 4}, ASYNC, (32, LEARNT), id="async methods"),
         pytest.param({"threads": 4}, None, (32, LEARNT), id="nobody knows yet"),
-        pytest.param({"traffic": {"concurrency": 3}}, None, (3, SET), id="written, not told yet"),
+        pytest.param(
+            {"traffic": {"concurrency": 3}}, None, (3, SET), id="written, not reported yet"
+        ),
         pytest.param(
             {"traffic": {"concurrency": 3}, "threads": 4},
             {**ASYNC, "concurrency": 3},
@@ -42,50 +44,50 @@ OF_BENTOML = {"traffic": {"external_queue": True, "concurrency": 1}}
     ],
 )
 def test_a_number_that_is_set_is_meant_and_sync_methods_have_threads(
-    config: dict[str, Any], told: dict[str, Any] | None, expected: tuple[int, str]
+    config: dict[str, Any], reported: dict[str, Any] | None, expected: tuple[int, str]
 ) -> None:
-    found = slots(config, False, told=told)
+    found = slots(config, False, reported=reported)
     assert (found.number, found.source) == expected
     assert not found.tasks
 
 
 @pytest.mark.parametrize(
-    ("config", "told", "expected"),
+    ("config", "reported", "expected"),
     [
-        pytest.param(OF_BENTOML, None, (32, LEARNT, 1), id="not told yet"),
+        pytest.param(OF_BENTOML, None, (32, LEARNT, 1), id="not reported yet"),
         pytest.param(OF_BENTOML, ASYNC, (32, LEARNT, 1), id="async methods beside"),
         pytest.param({**OF_BENTOML, "threads": 3}, SYNC, (3, THREADS, 1), id="sync ones beside"),
         pytest.param(OF_BENTOML, TASKS, (1, THREADS, 1), id="tasks only"),
         pytest.param(OF_BENTOML, {**ASYNC, "concurrency": 1}, (1, SET, 0), id="the author's 1"),
-        pytest.param({"traffic": {"concurrency": 5}}, None, (5, SET, 0), id="5, not told yet"),
+        pytest.param({"traffic": {"concurrency": 5}}, None, (5, SET, 0), id="5, not reported yet"),
     ],
 )
 def test_tasks_have_a_slot_of_their_own_where_nothing_is_set(
-    config: dict[str, Any], told: dict[str, Any] | None, expected: tuple[int, str, int]
+    config: dict[str, Any], reported: dict[str, Any] | None, expected: tuple[int, str, int]
 ) -> None:
-    found = slots(config, True, told=told)
+    found = slots(config, True, reported=reported)
     assert (found.number, found.source, found.tasks) == expected
 
 
 def test_a_label_fixes_the_number_or_frees_it() -> None:
     written = {"traffic": {"concurrency": 3}}
-    told = {**ASYNC, "concurrency": 3}
-    fixed = slots(written, False, told=told, label="7")
+    reported = {**ASYNC, "concurrency": 3}
+    fixed = slots(written, False, reported=reported, label="7")
     assert (fixed.number, fixed.source) == (7, LABEL)
-    freed = slots(written, False, told=told, label="auto")
+    freed = slots(written, False, reported=reported, label="auto")
     assert (freed.number, freed.source) == (32, LEARNT)
-    assert slots(written, False, told={**SYNC, "concurrency": 3}, label="auto").number == 1
+    assert slots(written, False, reported={**SYNC, "concurrency": 3}, label="auto").number == 1
 
 
 def test_what_was_learnt_goes_on_and_batches_are_the_least() -> None:
-    found = slots({}, False, told={**ASYNC, "batch": 16}, learnt=9)
+    found = slots({}, False, reported={**ASYNC, "batch": 16}, learnt=9)
     assert (found.number, found.least) == (9, 16)
 
 
 def test_it_says_where_the_number_is_from() -> None:
-    said = slots({}, False, told=ASYNC).text()
+    said = slots({}, False, reported=ASYNC).text()
     assert said == "32 slots, learnt (async methods; traffic.concurrency is not set)"
-    assert slots({}, False, told=SYNC).text() == (
+    assert slots({}, False, reported=SYNC).text() == (
         "1 slot, threads (sync methods, 1 x 1 threads; traffic.concurrency is not set)"
     )
 
@@ -94,7 +96,7 @@ def test_cpu_count_means_one_worker_per_core_of_the_replica() -> None:
     assert workers({"workers": "cpu_count"}, cpus=3.5) == 3
     assert workers({"workers": "cpu_count"}, cpus=0.5) == 1
     assert workers({"workers": "cpu_count"}) == (os.cpu_count() or 1)
-    assert slots({"workers": "cpu_count", "threads": 2}, False, cpus=4, told=SYNC).number == 8
+    assert slots({"workers": "cpu_count", "threads": 2}, False, cpus=4, reported=SYNC).number == 8
 
 
 @pytest.mark.parametrize(

@@ -144,10 +144,10 @@ def runtime_of(
         environments_in(folder),
         agent,
         trees=folder,
-        parts=folder / "parts",
+        payload=folder / "parts",
         compiled=compiled,
         hubs=Hubs(tuple(hubs)),
-        shown=shown,
+        visible=shown,
     )
 
 

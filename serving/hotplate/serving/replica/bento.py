@@ -1,4 +1,4 @@
-"""An unpacked bento: what its `bento.yaml` says of its environment."""
+"""An unpacked bento: what its `bento.yaml` says about its environment."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hotplate.serving.replica.errors import BentoUnusable
 
 @dataclass(frozen=True)
 class Bento:
-    """A bento's folder, and what a replica of any of its services needs to know of it."""
+    """A bento's folder, and what its replicas need of its description."""
 
     folder: Path
     image: Mapping[str, Any]
@@ -24,12 +24,12 @@ class Bento:
     envs: tuple[Mapping[str, Any], ...] = ()
     """Variables of the entry service: `name`, `value` ("" = required), `stage`."""
     hub_models: tuple[HubUrl, ...] = ()
-    """Models that stay at a hub, each frozen to a commit."""
+    """Models that stay at a hub, each fixed to a commit."""
 
 
 def read_bento(folder: Path, hubs: Hubs) -> Bento:
-    """Raises `BentoUnusable` for what is not a bento, or one of the legacy format, or that names
-    a model at a hub that is none of `hubs`."""
+    """Reads a bento. Raises `BentoUnusable` if the folder is no bento, the bento has the legacy
+    format, or it names a model at a hub that is not one of `hubs`."""
     try:
         about = read_description((folder / "bento.yaml").read_bytes())
     except (FileNotFoundError, ValueError) as error:
@@ -53,11 +53,8 @@ def read_bento(folder: Path, hubs: Hubs) -> Bento:
 
 
 def hub_models(about: Mapping[str, Any], hubs: Hubs) -> tuple[HubUrl, ...]:
-    """Those that BentoML would download from a hub before the service starts.
-
-    `about` is what `bento.yaml` says. Raises `BentoUnusable` for what is no model of one of these
-    hubs.
-    """
+    """The models that BentoML would download from a hub before the service starts. `about` is the
+    content of `bento.yaml`. Raises `BentoUnusable` for a model that is not at one of these hubs."""
     models = about.get("models")
     return tuple(_hub_models(models if isinstance(models, list) else (), hubs))
 

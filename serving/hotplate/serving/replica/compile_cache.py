@@ -1,8 +1,8 @@
-"""What `torch.compile` and Triton have compiled, for the replicas after: as manifests.
+"""Code that `torch.compile` and Triton have compiled, kept for later replicas as manifests.
 
-Compiled code fits one set of models, one environment and one kind of GPU; all of them are its key,
+Compiled code fits one set of models, one environment and one kind of GPU; all of these are its key,
 and so is the organization: what a replica writes, no other organization's replica loads. A replica
-keeps writing to its cache, so what it is given is a copy, and its own.
+keeps writing to its cache, so it is given a copy of its own.
 """
 
 from __future__ import annotations
@@ -27,20 +27,21 @@ from hotplate.serving.replica.node_agent import TreeSource
 
 MOST_BYTES = 1 << 30
 MOST_FILES = 20_000
-"""Of one replica: far more than a large model's kernels, and no way to fill the store."""
+"""Limits for one replica: far more than a large model's kernels, and too little to fill the
+store."""
 PUBLISH_S = 300.0
-"""How long they may be copied."""
+"""How long the copy may take."""
 TAKE_S = 10.0
-"""How long a start waits for it; what is compiled again takes longer."""
+"""How long a start waits for the cache; to compile again takes longer."""
 KEYS_KEPT = 20
-"""Of this node: what other keys have at an origin that is its own goes, as nothing names it."""
+"""How many keys of this node are kept; older ones at an origin of its own are removed."""
 _KIND = "compiled"
 
 log = logging.getLogger("hotplate.compiled")
 
 
 def variables(folder: Path) -> dict[str, str]:
-    """The environment variables that make a process keep what it compiles below `folder`."""
+    """The environment variables that make a process keep its compiled code below `folder`."""
     return {
         "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
         "TRITON_CACHE_DIR": str(folder / "triton"),
@@ -48,18 +49,18 @@ def variables(folder: Path) -> dict[str, str]:
 
 
 def key(organization: str, models: Iterable[str], environment: str, gpu: str) -> str:
-    """What compiled code is known by: whose it is, the manifests of its models, the digest of the
-    environment with all versions, the GPU's name, and the machine's kind and C library."""
+    """The key of compiled code: its organization, the manifests of its models, the digest of the
+    environment with all versions, the GPU's name, and the machine's architecture and C library."""
     machine = [platform.machine(), *platform.libc_ver()]
     parts = [organization, sorted(models), environment, gpu, machine]
     return blake3(json.dumps(parts).encode()).hexdigest()
 
 
 class CompileCache:
-    """What there is in one blob store, and which of it this node has used."""
+    """The compiled code in one blob store, and which of it this node has used."""
 
     def __init__(self, root: Path, blobs: BlobStore, agent: TreeSource, gpu: str = "") -> None:
-        """`root` is a folder of our own; `gpu` names the GPUs of this node."""
+        """`root` is a folder of our own; `gpu` names this node's GPUs."""
         self.gpu = gpu
         self._used = root / "used"
         self._drafts = root / "drafts"
@@ -67,10 +68,10 @@ class CompileCache:
         self._blobs = blobs
         self._agent = agent
         self._given: dict[Path, tuple[str, frozenset[str]]] = {}
-        """The key of a replica's folder, and which files were in it at its start."""
+        """The key of each replica's folder, and the files in it at the replica's start."""
 
     async def take(self, key: str, folder: Path) -> None:
-        """Fill a replica's cache with what was published; empty where nothing can be had."""
+        """Fill a replica's cache with what was published; it stays empty if there is nothing."""
         await asyncio.to_thread(folder.mkdir)
         try:
             async with asyncio.timeout(TAKE_S):
@@ -84,10 +85,8 @@ class CompileCache:
         self._given[folder] = key, await aside(_names, folder)
 
     async def keep(self, folder: Path, *, ended: bool) -> None:
-        """Publish a replica's cache if there is more in it now, in place of what was published.
-
-        Of a folder that was not filled here, nothing is known, and it is left alone.
-        """
+        """Publish a replica's cache if it has new files, in place of what was published. A folder
+        that was not filled here is left alone."""
         if folder not in self._given:
             return
         key, before = self._given.pop(folder) if ended else self._given[folder]
@@ -101,7 +100,7 @@ class CompileCache:
             log.warning("compiled code of %s is not published: %s", folder, error)
 
     def manifests(self) -> set[str]:
-        """Those that this node has used or published last."""
+        """The manifests that this node has last used or published."""
         return {path.read_text(encoding="utf-8") for path in self._used.glob("*")}
 
     def _publish(self, key: str, folder: Path) -> None:
@@ -124,13 +123,13 @@ class CompileCache:
 
 
 def _names(folder: Path) -> frozenset[str]:
-    """The files there; the replica whose folder it is may run and may be hostile."""
+    """The files in the folder. Its replica may be running, and may be hostile."""
     with ForeignFolder.open(folder) as theirs:
         return frozenset(name for name, _ in theirs.files(MOST_FILES, MOST_BYTES))
 
 
 def _copy_out(fd: int, target: Path) -> None:
-    """No more than it had when it was counted: it may grow meanwhile."""
+    """Copies no more than the file's size when it was counted, because it may grow."""
     left = os.fstat(fd).st_size
     if left > MOST_BYTES:
         raise ValueError(f"{target.name} has more than {MOST_BYTES >> 30} GiB")
@@ -142,7 +141,8 @@ def _copy_out(fd: int, target: Path) -> None:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Each file under its name only when it is whole: whoever waits may have given up."""
+    """Copies files; each gets its name only when it is whole, because the caller may have given
+    up."""
     for folder, _, names in os.walk(source):
         into = target / os.path.relpath(folder, source)
         into.mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""`bento.yaml` and `model.yaml`: YAML that anybody may have written, read within bounds."""
+"""`bento.yaml` and `model.yaml`: YAML of any author, read within limits."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from typing import Any
 import yaml
 
 DEPTH_MAX = 100
-"""Schemas nest a dozen deep. libyaml's loader calls itself: 200,000 brackets end the process."""
+"""Schemas nest a dozen levels. libyaml's loader is recursive: 200,000 brackets crash the
+process."""
 NODES_MAX = 200_000
 """About 100 MB in memory; a bento with a thousand files in its schema has 20,000."""
 
 
 def read_description(data: bytes) -> dict[str, Any]:
-    """Its mapping. Raises ValueError with the reason."""
+    """The mapping. Raises ValueError with the reason."""
     try:
         _check_bounds(data)
         described = yaml.load(data, _loader())  # a safe loader
@@ -25,7 +26,7 @@ def read_description(data: bytes) -> dict[str, Any]:
 
 
 def _check_bounds(data: bytes) -> None:
-    """Looks at the text piece by piece, before anything is built of it. Raises ValueError."""
+    """Checks the text piece by piece, before any object is made of it. Raises ValueError."""
     depth = 0
     for nodes, event in enumerate(yaml.parse(data, _loader())):
         if isinstance(event, yaml.CollectionStartEvent):

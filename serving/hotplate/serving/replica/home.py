@@ -16,7 +16,7 @@ LINK_ABOVE_BYTES = 1 << 20
 """Larger files are linked, not copied: they are data, which code reads and does not change."""
 
 _COPIED_BYTES = 1 << 20
-"""At a time."""
+"""How much is copied at a time."""
 
 
 def copy_bento(tree: Path, to: Path) -> None:
@@ -43,13 +43,11 @@ def add_model(home: Path, name: str, version: str, tree: Path) -> None:
 
 
 def add_hub_model(cache: Path, beside: Path, url: HubUrl, files: Mapping[str, str]) -> None:
-    """Put a model where a hub's client looks for it, with the list that spares it asking the hub.
-
-    `files` are paths on this node by the files' URLs. They are linked, or copied where they lie on
-    another disk, in `beside`, a folder that its readers cannot write to: a link is the agent's own
-    file, which other replicas read too. `cache` is the readers' own. Raises OSError where any of it
-    is there already.
-    """
+    """Put a model where a hub's client looks for it, with the list that spares it a query of the
+    hub. `files` are paths on this node by the files' URLs. They are linked, or copied if they are
+    on another disk, into `beside`, a folder that its readers cannot write to: a link is the agent's
+    own file, which other replicas read too. `cache` belongs to the readers. Raises OSError if any
+    of it exists already."""
     model = f"models--{url.model_id.replace('/', '--')}"
     snapshot = beside / model / "snapshots" / url.revision
     listed = {}

@@ -1,7 +1,7 @@
 """Which of the host's environment variables reach code that users wrote; pure.
 
-An allow-list: whoever runs the platform has credentials in the environment, and a bento's code
-(its build scripts too) must not see them.
+An allow-list: the platform's user has credentials in the environment, and a bento's code (its build
+scripts too) must not see them.
 """
 
 from __future__ import annotations
@@ -45,37 +45,39 @@ NAMES = frozenset(
 )
 PREFIXES = ("LC_", "NVIDIA_")
 PLACES = frozenset(["HOME", "TMPDIR", "XDG_CACHE_HOME", "HF_HOME", "HF_HUB_CACHE"])
-"""Of these, folders of whoever runs the platform: of no use where they are not to be seen."""
+"""Those of them that name folders of the platform's user; useless where these are not visible."""
 CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
-"""The authorities that everybody here trusts: files and folders that are shown to all."""
+"""The certificate authorities of this machine: files and folders that every replica may read."""
 INSTALLER_PREFIXES = ("UV_", "PIP_")
 """Package indexes and their settings: for building an environment only."""
 
 
-def for_replica(environ: Mapping[str, str], shown: Sequence[Path] | None = None) -> dict[str, str]:
-    """What a replica's process inherits; `shown` is what it sees of its host's folders, None = all
-    of them."""
-    return _allowed(environ, PREFIXES, shown)
+def for_replica(
+    environ: Mapping[str, str], visible: Sequence[Path] | None = None
+) -> dict[str, str]:
+    """The variables that a replica inherits; `visible` are the host's folders that it sees, None =
+    all."""
+    return _allowed(environ, PREFIXES, visible)
 
 
-def for_build(environ: Mapping[str, str], shown: Sequence[Path] | None = None) -> dict[str, str]:
-    """What the building of an environment inherits."""
-    return _allowed(environ, PREFIXES + INSTALLER_PREFIXES, shown)
+def for_build(environ: Mapping[str, str], visible: Sequence[Path] | None = None) -> dict[str, str]:
+    """The variables that the build of an environment inherits."""
+    return _allowed(environ, PREFIXES + INSTALLER_PREFIXES, visible)
 
 
 def certificates(environ: Mapping[str, str]) -> list[Path]:
-    """The files and folders that it names; they need not be there."""
+    """The files and folders that the variables name; they need not exist."""
     return [Path(environ[name]) for name in CERTIFICATES if environ.get(name)]
 
 
 def _allowed(
-    environ: Mapping[str, str], prefixes: tuple[str, ...], shown: Sequence[Path] | None
+    environ: Mapping[str, str], prefixes: tuple[str, ...], visible: Sequence[Path] | None
 ) -> dict[str, str]:
     return {
         name: value
         for name, value in environ.items()
         if (name in NAMES or name.startswith(prefixes))
-        and (shown is None or name not in PLACES or _is_below(Path(value), shown))
+        and (visible is None or name not in PLACES or _is_below(Path(value), visible))
     }
 
 

@@ -17,21 +17,22 @@ from hotplate.serving.replica.home import add_model
 from hotplate.serving.replica.node_agent import NodeAgent
 
 AGENT_SOCKET = "agent.sock"
-"""The replica's own way to the node's agent, in its own folder: to its models and no others."""
+"""The replica's own socket of the node's agent, in its own folder: it leads to its models and no
+others."""
 
 
 @dataclass(frozen=True)
 class Models:
-    """Of one replica."""
+    """The models of one replica."""
 
     reads: tuple[str, ...] = ()
-    """Where their files lie, and where links of those lead to that still arrive."""
+    """Where their files are, and where links lead while files still arrive."""
     absent: tuple[str, ...] = ()
-    """Files that are not seen before they have arrived."""
+    """Files that do not exist before they have arrived."""
 
 
 class ModelFolders:
-    """Gives replicas their models, and sees those arrive."""
+    """Gives replicas their models, and watches them arrive."""
 
     def __init__(self, agent: NodeAgent) -> None:
         self._agent = agent
@@ -80,7 +81,8 @@ class ModelFolders:
             raise FilesUnavailable(str(error), retry=True) from error
 
     async def _see_arrive(self, manifests: Sequence[str], recorder: Recorder) -> None:
-        """Note when the last file is whole; the process's own word on its weights goes over it."""
+        """Note when the last file is whole; the process's own report on its weights has
+        precedence."""
         try:
             await asyncio.gather(*(bring_tree(self._agent, m, wait="all") for m in manifests))
         except FilesUnavailable:
@@ -89,7 +91,7 @@ class ModelFolders:
 
 
 async def bring_tree(agent: NodeAgent, manifest: str, *, wait: Literal["files", "all"]) -> TreeInfo:
-    """A manifest's files. Raises FilesUnavailable."""
+    """The files of a manifest. Raises FilesUnavailable."""
     try:
         return await agent.tree(manifest, wait=wait)
     except CacheError as error:

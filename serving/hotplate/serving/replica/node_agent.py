@@ -1,4 +1,4 @@
-"""What making a replica asks of the node's agent: a part of the cache's `AgentClient`."""
+"""What a replica's preparation needs of the node's agent: a part of the cache's `AgentClient`."""
 
 from __future__ import annotations
 
@@ -20,13 +20,11 @@ class TreeSource(Protocol):
 
 
 class NodeAgent(TreeSource, Protocol):
-    """All that a replica's making asks."""
+    """Everything that a replica's preparation needs."""
 
     async def admit(self, path: str, manifests: Iterable[str]) -> None:
-        """A socket at `path` that leads to these manifests' files, as long as its folder is there.
-
-        Raises `hotplate.cache.errors.CacheError`.
-        """
+        """Opens a socket at `path` that leads to these manifests' files while its folder exists.
+        Raises `hotplate.cache.errors.CacheError`."""
 
     async def pull_to_disk(self, url: str) -> Mapping[str, str]:
-        """All files of a URL, each's path on this node by its own URL. Raises CacheError."""
+        """All files of a URL: each one's path on this node, by its own URL. Raises CacheError."""

@@ -42,7 +42,7 @@ def make_payload(root: Path) -> Path:
 
 
 def _sources(part: str) -> Iterator[tuple[PurePosixPath, Path]]:
-    """Where in the folder each file of a module, or of a package, goes."""
+    """The place in the folder of each file of a module or package."""
     place = PurePosixPath(*part.split("."))
     spec = find_spec(part)
     if spec is None:
@@ -56,7 +56,8 @@ def _sources(part: str) -> Iterator[tuple[PurePosixPath, Path]]:
 
 
 def _write(folder: Path, contents: dict[PurePosixPath, bytes]) -> None:
-    """Write beside, then rename: a reader sees all of the folder or none of it."""
+    """Write the folder beside its place and rename it, so that a reader sees all of it or
+    nothing."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     draft = folder.with_name(f".{folder.name}.{uuid.uuid4().hex}")
     for place, content in contents.items():

@@ -1,4 +1,4 @@
-"""Where a replica says whether it is ready; pure."""
+"""The path at which a replica says whether it is ready; pure."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from typing import Any
 
 
 def ready_path(config: Mapping[str, Any]) -> str:
-    """From a service's configuration, into which BentoML writes it where there is a `path_prefix`.
-
-    Another path there is the author's, of the program behind a custom command.
-    """
+    """The path in a service's configuration, where BentoML writes it if there is a `path_prefix`.
+    Another path there is the author's, for the program behind a custom command."""
     path = str((config.get("endpoints") or {}).get("readyz") or "")
     return path if path.endswith("/readyz") else "/readyz"

@@ -1,12 +1,12 @@
 """Makes a bento a process: environment, files and weights side by side, then what to start.
 
 `prepare` brings the bento's files (`bento`), links its models while their weights still arrive
-(`model_folders`), has its environment built or found (`environments`), gives the replica copies of
-what is its own (`home`, `compile_cache`) and puts our files beside them (`payload`). All of these
-run at the same time, and the first that fails ends the others. The command that comes out names the
-program (`inside.worker`), its variables (`variables`) and its job, and what may become this replica
-had it been started before (`inside.standby`). What a process says of itself, its phases, modules
-and methods, is read from its folder, and is believed no further than a bento's code may be.
+(`model_folders`), has its environment built or found (`environments`), makes the replica's own
+copies (`home`, `compile_cache`) and adds our own files (`payload`). All of these run at the same
+time, and the first that fails ends the others. The resulting command names the program
+(`inside.worker`), its variables (`variables`) and its job, and the standby that could become this
+replica (`inside.standby`). What a process reports about itself, its phases, modules and methods, is
+read from its folder, and is trusted no further than a bento's code may be.
 """
 
 from __future__ import annotations
@@ -65,24 +65,21 @@ from hotplate.serving.replica.variables import (
 log = logging.getLogger(__name__)
 
 TEMPORARY = "tmp"
-"""The folder for temporary files in a replica's own."""
+"""The folder for temporary files in a replica's own folder."""
 METRICS = "metrics"
-"""The folder of a standby's own that its metrics are in until it is a replica."""
+"""The folder of a standby's metrics until it is a replica."""
 HUB = "hub"
-"""The folder of a replica's own that is its Hugging Face cache; and the ending of one beside its
-own, with the files in it, which it can read only."""
+"""The folder of a replica's Hugging Face cache; and the suffix of a folder beside the replica's,
+with the files of that cache, which it can only read."""
 COMPILED = "compiled"
-"""The folder of a replica's own for what torch and Triton compile."""
+"""The folder for what torch and Triton compile."""
 WORKER = "hotplate.serving.replica.inside.worker"
 STANDBY = "hotplate.serving.replica.inside.standby"
 
 
 class BentoRuntime(Runtime):
-    """Replicas of bentos on this node.
-
-    `trees` is where the node's agent keeps its folders; `parts` is a folder for our own files that
-    replicas import.
-    """
+    """Replicas of bentos on this node. `trees` is the folder of the node's agent; `payload` is a
+    folder for our own files that replicas import."""
 
     def __init__(
         self,
@@ -90,32 +87,30 @@ class BentoRuntime(Runtime):
         agent: NodeAgent,
         *,
         trees: Path,
-        parts: Path,
+        payload: Path,
         compiled: CompileCache | None = None,
-        shown: Sequence[Path] | None = None,
+        visible: Sequence[Path] | None = None,
         hubs: Hubs | None = None,
     ) -> None:
-        """Without `compiled`, what a replica compiles is its own; without `hubs`, bentos may name
-        the known one only. `shown` is what replicas see of folders that are somebody's on this
-        machine; None = all of them, as there are no walls."""
+        """Without `compiled`, a replica's compiled code is not shared; without `hubs`, bentos may
+        name the known hub only. `visible` are the folders of this machine's users that replicas
+        see; None = all of them, as there is no isolation."""
         self._hubs = hubs or Hubs()
         self._compiled = compiled
-        self._shown = shown
+        self._visible = visible
         self._environments = environments
         self._agent = agent
         self._trees = trees
-        self._parts = parts
+        self._payload_root = payload
         self._prepared: dict[str, Environment] = {}
-        """By the directory of the replica that is to say what it has imported."""
+        """Environments by the directory of the replica that has to report its imports."""
         self._model_folders = ModelFolders(agent)
 
     async def prepare(
         self, workload: Workload, replica: str, directory: str, recorder: Recorder
     ) -> Command:
-        """Make everything available and say what to start; weights may still be arriving then.
-
-        `directory` is the replica's own, empty. Raises `PrepareFailed`.
-        """
+        """Make everything available and return what to start; weights may still be arriving.
+        `directory` is the replica's own, empty. Raises `PrepareFailed`."""
         folder = Path(directory)
         try:
             async with asyncio.TaskGroup() as side_by_side:
@@ -131,22 +126,22 @@ class BentoRuntime(Runtime):
         return self._command(workload, folder, linked.result(), *made)
 
     async def phases(self, directory: str) -> Sequence[Phase]:
-        """The phases that the process itself has noted in its directory so far."""
-        said = await _said(directory, journal.FILE_NAME, journal.MOST_BYTES)
+        """The phases that the process has recorded in its directory so far."""
+        said = await _read_beginning(directory, journal.FILE_NAME, journal.MOST_BYTES)
         return [Phase(each.name, each.start, each.end) for each in journal.phases_in(said)]
 
     async def self_report(self, directory: str) -> Mapping[str, Any] | None:
-        """What the process there has said of its service's methods; None if nothing.
-
-        What else it has said once it was ready is kept for the standbys of its environment.
-        """
+        """What the process in that directory has reported about its service's methods; None if
+        nothing. Its list of imports is kept for the standbys of its environment."""
         if environment := self._prepared.pop(directory, None):
-            said = await _said(directory, modules.FILE_NAME, modules.MOST_BYTES)
+            said = await _read_beginning(directory, modules.FILE_NAME, modules.MOST_BYTES)
             await self._environments.note_modules(environment, modules.noted_in(said))
-        return methods.noted_in(await _said(directory, methods.FILE_NAME, methods.MOST_BYTES))
+        return methods.noted_in(
+            await _read_beginning(directory, methods.FILE_NAME, methods.MOST_BYTES)
+        )
 
     async def keep(self, directory: str, *, ended: bool) -> None:
-        """Keep what the process in that directory has made for those after it."""
+        """Keep what the process in that directory has compiled, for the next ones."""
         if ended:
             self._prepared.pop(directory, None)
         if self._compiled is not None:
@@ -164,18 +159,18 @@ class BentoRuntime(Runtime):
         recorder: Recorder,
         side_by_side: asyncio.TaskGroup,
     ) -> tuple[str, Mapping[str, str], Environment, Path]:
-        """All but the models: the bento's files, the service's variables, its environment, the
-        folder of our parts."""
+        """Everything but the models: the bento's files, the service's variables, its environment,
+        the payload."""
         recorder.begin("environment")
-        parts = side_by_side.create_task(asyncio.to_thread(make_payload, self._parts))
+        payload = side_by_side.create_task(asyncio.to_thread(make_payload, self._payload_root))
         tree = await bring_tree(self._agent, workload.bento_manifest, wait="all")
         bento = await asyncio.to_thread(read_bento, Path(tree.root), self._hubs)
         env = service_variables(workload, bento.envs)
         copying = thread_to_its_end(copy_bento, bento.folder, folder / "bento")
         copied = side_by_side.create_task(copying)
-        await asyncio.to_thread(shutil.rmtree, _beside(folder), ignore_errors=True)
+        await asyncio.to_thread(shutil.rmtree, _hub_folder_of(folder), ignore_errors=True)
         for model in bento.hub_models:
-            side_by_side.create_task(self._seed_hub(model, folder))
+            side_by_side.create_task(self._add_hub_model(model, folder))
         environment = await self._environments.ensure(
             workload.key.organization,
             bento.folder,
@@ -186,7 +181,7 @@ class BentoRuntime(Runtime):
         self._prepared[str(folder)] = environment
         side_by_side.create_task(self._give_compiled(workload, environment, folder))
         await copied
-        made = tree.root, env, environment, await parts
+        made = tree.root, env, environment, await payload
         recorder.end("environment")
         return made
 
@@ -199,14 +194,14 @@ class BentoRuntime(Runtime):
             key = compiled_key(organization, models, environment.digest, gpu)
             await self._compiled.take(key, folder / COMPILED)
 
-    async def _seed_hub(self, model: HubUrl, folder: Path) -> None:
-        """Have a hub's model where BentoML looks for it first, so that the hub may be down.
-
-        What cannot be had so, BentoML asks the hub for itself: with the deployment's own token.
-        """
+    async def _add_hub_model(self, model: HubUrl, folder: Path) -> None:
+        """Put a hub's model where BentoML looks for it first, so that the hub may be down. If that
+        fails, BentoML downloads the model itself, with the deployment's own token."""
         try:
             files = await self._agent.pull_to_disk(str(model))
-            await thread_to_its_end(add_hub_model, folder / HUB, _beside(folder), model, files)
+            await thread_to_its_end(
+                add_hub_model, folder / HUB, _hub_folder_of(folder), model, files
+            )
         except (CacheError, OSError) as error:
             log.warning("%s is left to BentoML to download: %s", model, error)
 
@@ -218,22 +213,22 @@ class BentoRuntime(Runtime):
         bento: str,
         service_env: Mapping[str, str],
         environment: Environment,
-        parts: Path,
+        payload: Path,
     ) -> Command:
         config = {**workload.config, **workload.config_overrides}
         processes = workers(config, workload.resources.cpus)
         home, python = folder / "home", environment.python
-        hub_models = [str(_beside(folder))] if _beside(folder).is_dir() else []
+        hub_models = [str(_hub_folder_of(folder))] if _hub_folder_of(folder).is_dir() else []
         host_env = {
             **DEFAULTS,
-            **for_replica(os.environ, self._shown),
-            **(WALLED if self._shown is not None else {}),
+            **for_replica(os.environ, self._visible),
+            **(WALLED if self._visible is not None else {}),
             **thread_counts(workload.resources.cpus, processes),
         }
         env = {
             **host_env,
             **(variables(folder / COMPILED) if self._compiled is not None else {}),
-            **(temporary_folder(folder / TEMPORARY) if self._shown is None else {}),
+            **(temporary_folder(folder / TEMPORARY) if self._visible is None else {}),
             **service_env,
             **platform_variables(workload, home, python),
             "HOTPLATE_AGENT_SOCKET": str(folder / AGENT_SOCKET),
@@ -242,7 +237,7 @@ class BentoRuntime(Runtime):
         }
         if (folder / HUB).is_dir():
             env.setdefault("BENTOML_HF_CACHE_DIR", str(folder / HUB))
-        env |= search_paths(env, python, parts)
+        env |= search_paths(env, python, payload)
         unused = sorted(name for name in workload.env if is_reserved(name))
         return Command(
             argv=(str(python), "-m", WORKER),
@@ -262,21 +257,21 @@ class BentoRuntime(Runtime):
                 "notes": list(map(not_used, unused)),
             },
             ready_path=f"{ready_path(config)}?{ITSELF}",
-            reads=(*_reads(environment, parts), bento, *models.reads, *hub_models),
+            reads=(*_reads(environment, payload), bento, *models.reads, *hub_models),
             layers=(str(environment.root),),
-            warm=_warm(host_env, environment, parts) if processes == 1 else None,
+            warm=_warm(host_env, environment, payload) if processes == 1 else None,
         )
 
 
-def _reads(environment: Environment, parts: Path) -> tuple[str, ...]:
-    """What every replica of an environment reads beside it."""
+def _reads(environment: Environment, payload: Path) -> tuple[str, ...]:
+    """What every replica of an environment reads besides it."""
     prefix = environment.interpreter.parent.parent
-    return tuple(map(str, (parts, prefix, *filter(Path.exists, certificates(os.environ)))))
+    return tuple(map(str, (payload, prefix, *filter(Path.exists, certificates(os.environ)))))
 
 
-def _warm(host_env: Mapping[str, str], environment: Environment, parts: Path) -> Warm:
+def _warm(host_env: Mapping[str, str], environment: Environment, payload: Path) -> Warm:
     env = {**host_env, **platform_constants(environment.python)}
-    env |= search_paths(env, environment.python, parts)
+    env |= search_paths(env, environment.python, payload)
     threads = env.get(THREAD_COUNTS[0])
     return Warm(
         environment=environment.digest,
@@ -285,14 +280,14 @@ def _warm(host_env: Mapping[str, str], environment: Environment, parts: Path) ->
         env=env,
         job={"modules": str(environment.modules), "metrics": METRICS},
         variant=f"{threads} threads" if threads else "",
-        reads=(*_reads(environment, parts), str(environment.modules)),
+        reads=(*_reads(environment, payload), str(environment.modules)),
         layers=(str(environment.root),),
         takes_along={METRICS: f"home/{COUNTS}"},
     )
 
 
-def _beside(folder: Path) -> Path:
-    """Of a replica's own folder: what is its and that it cannot change."""
+def _hub_folder_of(folder: Path) -> Path:
+    """The folder beside a replica's own folder, which it cannot change."""
     return folder.with_name(f"{folder.name}.{HUB}")
 
 
@@ -301,8 +296,8 @@ def _make_folders(folder: Path) -> None:
     (folder / TEMPORARY).mkdir()
 
 
-async def _said(directory: str, name: str, most_bytes: int) -> bytes:
-    """What a file of a replica's folder begins with; nothing where it cannot be read."""
+async def _read_beginning(directory: str, name: str, most_bytes: int) -> bytes:
+    """The beginning of a file in a replica's folder; empty if it cannot be read."""
     try:
         return await foreign_folder.aside(foreign_folder.read, f"{directory}/{name}", most_bytes)
     except OSError:

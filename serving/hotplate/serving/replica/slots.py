@@ -1,4 +1,4 @@
-"""How many requests one replica may have at a time, and where that number is from; pure."""
+"""How many requests one replica may have at a time, and where that number comes from; pure."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ CONCURRENCY_LABEL: Final = "hotplate/concurrency"
 
 @dataclass(frozen=True)
 class SlotCount:
-    """Of a replica of one service."""
+    """The slots of a replica of one service."""
 
     number: int
-    """What it has; where that is learnt, what it begins with."""
+    """The number of slots; if it is learnt, the first one."""
     source: str
     """SET, THREADS, LEARNT or LABEL."""
     why: str
-    """What makes it so, for people."""
+    """The reason, for people."""
     least: int = 1
-    """What is learnt is never lowered below this: as many as a batch of BentoML's takes."""
+    """The learnt number is never lowered below this: the size of BentoML's batches."""
     tasks: int = 0
-    """Slots of their own for tasks that the platform keeps; 0 = they have those of all others."""
+    """Slots for tasks that the platform keeps; 0 = they share those of other requests."""
 
     @property
     def learns(self) -> bool:
@@ -52,14 +52,14 @@ def slots(
     has_tasks: bool,
     cpus: float = 0.0,
     *,
-    told: Mapping[str, Any] | None = None,
+    reported: Mapping[str, Any] | None = None,
     label: str = "",
     learnt: int = 0,
 ) -> SlotCount:
     """The slots of one replica.
 
     `config` is a BentoML service configuration with the deployment's overrides applied, `cpus` the
-    CPU cores that the replica gets (0 = not limited). `told` is what a replica has said of the
+    CPU cores that the replica gets (0 = not limited). `reported` is what a replica has said of the
     service (`methods.py`); None = none has been ready yet. `label` is a number, AUTO, or empty.
     `learnt` is the number that its replicas have come to; 0 = they have come to none.
 
@@ -70,36 +70,36 @@ def slots(
     """
     if label and label != AUTO:
         return SlotCount(int(label), LABEL, CONCURRENCY_LABEL)
-    name, number = ("", 0) if label == AUTO else _written(config, has_tasks, told)
+    name, number = ("", 0) if label == AUTO else _written(config, has_tasks, reported)
     if number:
         return SlotCount(number, SET, f"traffic.{name}")
     tasks = 1 if has_tasks else 0
     not_set = f"the label {CONCURRENCY_LABEL} is {AUTO}" if label == AUTO else NOT_SET
-    if told is not None and told["only_tasks"]:
+    if reported is not None and reported["only_tasks"]:
         return SlotCount(1, THREADS, f"tasks; {not_set}", tasks=tasks)
-    if told is not None and not told["learns"]:
+    if reported is not None and not reported["learns"]:
         threads = int(config.get("threads") or 1)
         processes = workers(config, cpus)
         why = f"sync methods, {processes} x {threads} threads; {not_set}"
         return SlotCount(processes * threads, THREADS, why, tasks=tasks)
-    why = told["learns"] if told is not None else "no replica has been ready yet"
-    least = int(told["batch"]) if told is not None else 1
+    why = reported["learns"] if reported is not None else "no replica has been ready yet"
+    least = int(reported["batch"]) if reported is not None else 1
     return SlotCount(
         learnt or FIRST_SLOTS, LEARNT, f"{why}; {not_set}", least=max(1, least), tasks=tasks
     )
 
 
 def _written(
-    config: Mapping[str, Any], has_tasks: bool, told: Mapping[str, Any] | None
+    config: Mapping[str, Any], has_tasks: bool, reported: Mapping[str, Any] | None
 ) -> tuple[str, int]:
     """The setting that limits how many run at a time, and its value; 0 = there is none.
 
     BentoML writes a concurrency of 1 into the configuration of every service with tasks, from which
-    it cannot be told whether the author wrote it; the replica can tell.
+    it cannot be reported whether the author wrote it; the replica can tell.
     """
     traffic = config.get("traffic") or {}
-    if told is not None:
-        traffic = {**traffic, "concurrency": told["concurrency"]}
+    if reported is not None:
+        traffic = {**traffic, "concurrency": reported["concurrency"]}
     elif has_tasks and traffic.get("external_queue") and traffic.get("concurrency") == 1:
         traffic = {**traffic, "concurrency": None}
     for name in ("concurrency", "max_concurrency"):

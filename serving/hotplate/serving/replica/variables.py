@@ -18,17 +18,17 @@ from hotplate.serving.replica.inside.reserved import (
 )
 
 NO_TIMEOUT_S = 86400
-"""BentoML's own timeout answers without ending the handler; the gateway keeps the deadlines."""
+"""BentoML's own timeout responds without ending the handler; the gateway has the deadlines."""
 SOCKET_FOLDER_BYTES = 70
 """The longest folder in which programs make Unix sockets (107 bytes of path at most) under names
 of their own: vLLM's have 37 more."""
 WALLED = {"HOME": "/tmp/home", "TMPDIR": "/tmp"}
-"""Of replicas and standbys within walls, where /tmp is their own: places that go with them, and the
-same for all, as a standby may have asked for its home before it becomes a replica."""
+"""For isolated replicas and standbys, where /tmp is their own: these folders are removed with them,
+and are the same for all, because a standby may have read its home before it becomes a replica."""
 DEFAULTS = {"BENTOML_DO_NOT_TRACK": "True", "PYTHONUNBUFFERED": "1"}
-"""For every replica and standby; a deployment's own values go before these."""
+"""For every replica and standby; a deployment's own values take precedence."""
 COUNTS = "prometheus_multiproc_dir"
-"""The folder of a replica's home in which its processes count."""
+"""The folder for metrics in a replica's home."""
 THREAD_COUNTS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 Declared = Iterable[Mapping[str, Any]]
@@ -36,10 +36,8 @@ Declared = Iterable[Mapping[str, Any]]
 
 
 def service_variables(workload: Workload, declared: Declared) -> dict[str, str]:
-    """The author's defaults under what the deployment says, without reserved names.
-
-    Raises `BentoUnusable` if the entry service declares a variable that nobody gives a value.
-    """
+    """The author's defaults, overridden by the deployment's values, without reserved names. Raises
+    `BentoUnusable` if the entry service declares a variable without a value."""
     values = {item["name"]: item.get("value") for item in declared if item.get("stage") != "build"}
     values |= workload.env
     missing = [name for name, value in values.items() if value in (None, "")]
@@ -57,11 +55,9 @@ def service_variables(workload: Workload, declared: Declared) -> dict[str, str]:
 
 
 def build_variables(workload: Workload, declared: Declared) -> dict[str, str]:
-    """What is set while the environment is built, and thus makes it a different one.
-
-    The author's values for the stages `build` and `all`. A deployment's value counts only where
-    it is meant for the build, else each deployment of a bento would need an environment.
-    """
+    """The variables of the environment's build, which are part of its digest: the author's values
+    for the stages `build` and `all`. A deployment's value counts only if it is for the build,
+    because otherwise each deployment of a bento would need an environment."""
     values: dict[str, str] = {}
     for item in declared:
         name, stage = item["name"], item.get("stage") or "all"
@@ -74,7 +70,7 @@ def build_variables(workload: Workload, declared: Declared) -> dict[str, str]:
 
 
 def cloud_variables(deployment: str, namespace: str, url: str) -> dict[str, str]:
-    """What BentoCloud tells a replica of its deployment."""
+    """The variables by which BentoCloud describes a replica's deployment."""
     told = {DEPLOYMENT_URL: url}
     for prefix in DEPLOYMENT_PREFIXES:
         told |= {f"{prefix}NAME": deployment, f"{prefix}NAMESPACE": namespace}
@@ -82,7 +78,7 @@ def cloud_variables(deployment: str, namespace: str, url: str) -> dict[str, str]
 
 
 def platform_variables(workload: Workload, home: Path, python: Path) -> dict[str, str]:
-    """What BentoML's worker needs to live in the platform."""
+    """What BentoML's worker needs on the platform."""
     return {
         **workload.cloud,
         **platform_constants(python),
@@ -95,7 +91,7 @@ def platform_variables(workload: Workload, home: Path, python: Path) -> dict[str
 
 
 def platform_constants(python: Path) -> dict[str, str]:
-    """Of those, what is the same for all replicas of an environment."""
+    """Those of them that are the same for all replicas of an environment."""
     return {
         "BENTOML_CONTAINERIZED": "true",
         "VIRTUAL_ENV": str(python.parent.parent),
@@ -103,32 +99,28 @@ def platform_constants(python: Path) -> dict[str, str]:
 
 
 def thread_counts(cpus: float, workers: int) -> dict[str, str]:
-    """Threads of the numeric libraries per process: its share of the CPUs asked for, if any.
-
-    Their own default is a thread per core of the machine, however little of it is ours.
-    """
+    """Threads of the numeric libraries per process: its share of the requested CPUs, if any. Their
+    own default is a thread per core of the machine, however few are ours."""
     return dict.fromkeys(THREAD_COUNTS, str(max(1, int(cpus / workers)))) if cpus else {}
 
 
 def temporary_folder(folder: Path) -> dict[str, str]:
-    """A place for temporary files that goes with the replica, whatever its programs leave there.
-
-    Where its path is too long for sockets, they stay in the system's.
-    """
+    """The folder for temporary files, which is removed with the replica. If its path is too long
+    for sockets, they stay in the system's."""
     path = str(folder)
     return {"TMPDIR": path} if len(os.fsencode(path)) <= SOCKET_FOLDER_BYTES else {}
 
 
-def search_paths(env: Mapping[str, str], python: Path, parts: Path) -> dict[str, str]:
-    """`PATH` with the environment's programs first, `PYTHONPATH` with our parts first."""
-    paths = {"PATH": str(python.parent), "PYTHONPATH": str(parts)}
+def search_paths(env: Mapping[str, str], python: Path, payload: Path) -> dict[str, str]:
+    """`PATH` with the environment's programs first, `PYTHONPATH` with our payload first."""
+    paths = {"PATH": str(python.parent), "PYTHONPATH": str(payload)}
     return {
         name: os.pathsep.join(filter(None, (first, env.get(name)))) for name, first in paths.items()
     }
 
 
 def _config_overrides(overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """The deployment's, but the gateway alone decides on time, on how many at once, and on whether
-    other services are ready (`readiness.py`)."""
+    """The deployment's overrides, except that the gateway alone decides on time limits, on
+    concurrency, and on whether other services are ready (`readiness.py`)."""
     traffic = {**(overrides.get("traffic") or {}), "timeout": NO_TIMEOUT_S, "max_concurrency": None}
     return {**overrides, "traffic": traffic, "runner_probe": {"enabled": False}}

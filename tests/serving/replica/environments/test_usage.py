@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from hotplate.serving.replica.environments.usage import Usage, Use, superfluous
+from hotplate.serving.replica.environments.usage import Usage, Use, removable
 
 
 def use(name: str, last_at: float, *bentos: str) -> Use:
@@ -14,18 +14,18 @@ def use(name: str, last_at: float, *bentos: str) -> Use:
 
 def test_what_a_wanted_bento_uses_stays_however_old() -> None:
     uses = [use("old", 1, "a", "b"), use("new", 9, "c")]
-    assert list(superfluous(uses, {"b"}, spare=0)) == ["new"]
+    assert list(removable(uses, {"b"}, spare=0)) == ["new"]
 
 
 def test_the_spare_ones_are_those_used_last_and_the_others_go_with_a_reason() -> None:
     uses = [use("first", 1, "a"), use("third", 3, "c"), use("second", 2, "b")]
-    gone = superfluous(uses, set(), spare=1)
+    gone = removable(uses, set(), spare=1)
     assert set(gone) == {"first", "second"}
     assert "1 that nobody uses were used later" in gone["first"]
 
 
 def test_with_room_for_all_nothing_goes() -> None:
-    assert superfluous([use("a", 1, "x")], set(), spare=5) == {}
+    assert removable([use("a", 1, "x")], set(), spare=5) == {}
 
 
 def test_the_record_of_an_environment_does_not_grow_with_the_bentos_that_have_used_it(

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from hotplate.deploy.runtime import Command
-from hotplate.serving.replica.inside.early_reads import EarlyReads, came_too_early
+from hotplate.serving.replica.inside.early_reads import EarlyReads, read_too_early
 from hotplate.serving.replica.inside.journal import FILE_NAME, phases_in
 from hotplate.serving.replica.inside.modules import BASICS, import_all, note_modules, noted_modules
 from tests.support.patience import PATIENCE_S
@@ -176,7 +176,7 @@ def test_a_variable_comes_too_early_when_it_was_read_or_belongs_to_native_code(
     before: dict[str, str], wanted: dict[str, str], early: list[str]
 ) -> None:
     names = {"READ", "BENTOML_HOME", "HOTPLATE_REPLICA_DIR"}
-    assert came_too_early(names, before, wanted) == early
+    assert read_too_early(names, before, wanted) == early
 
 
 def test_modules_are_kept_in_their_order_and_a_wrong_list_is_never_fatal(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ class SlotCounts:
         key, stored = service.workload.key, (memory or {}).get("slots")
         if key in self._reports or not isinstance(stored, dict):
             return
-        report, number = methods.checked(stored.get("told")), stored.get("number")
+        report, number = methods.checked(stored.get("reported")), stored.get("number")
         if stored.get("revision") == key.revision and report is not None:
             self._reports[key] = report
             self._announced[key] = str(stored.get("said", ""))
@@ -100,7 +100,7 @@ class SlotCounts:
         self._unsaved.discard(key)
         return {
             "revision": key.revision,
-            "told": dict(self._reports[key]),
+            "reported": dict(self._reports[key]),
             "number": self._numbers.get(key, 0),
             "said": self._announced.get(key, ""),
         }
@@ -112,7 +112,7 @@ class SlotCounts:
             workload.config,
             service.has_tasks,
             workload.resources.cpus,
-            told=self._reports.get(workload.key),
+            reported=self._reports.get(workload.key),
             label=self._label,
             learnt=self._numbers.get(workload.key, 0),
         )

@@ -1,7 +1,7 @@
-"""One attempt to build one environment: `uv`, and what the bento's author wants run, within walls.
+"""One attempt to build one environment: `uv`, and the commands of the bento's author, in isolation.
 
-All of it is code that we do not trust: `setup.py` of any package, `post_commands`. It sees its own
-folder, its organization's packages, `uv`, the interpreter and the bento.
+All of this is code that we do not trust: `setup.py` of any package, `post_commands`. It sees its
+own folder, its organization's packages, `uv`, the interpreter and the bento.
 """
 
 from __future__ import annotations
@@ -29,14 +29,15 @@ from hotplate.serving.replica.inherited import certificates, for_build
 
 LOG_TAIL_LINES = 20
 LOG_TAIL_BYTES = 256 << 10
-"""So much of what a step has printed is looked through for why it failed."""
+"""How much of a step's output is searched for the reason of its failure."""
 MOST_LOG_BYTES = 64 << 20
 LOOK_S = 0.2
-"""Between looks at the disk while a step runs: a fast disk takes a few 100 MiB meanwhile."""
+"""Seconds between checks of the disk while a step runs: a fast disk takes a few 100 MiB
+meanwhile."""
 HOME, BENTO = "home", "bento"
-"""Folders of an attempt's own, while it lasts."""
+"""Folders of one attempt, while it runs."""
 _CONFIGURATION = "uv/uv.toml"
-"""Of `uv`, below the folder for configuration of whoever runs the platform."""
+"""The settings of `uv`, below the configuration folder of the platform's user."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class BuildContext:
     """What all builds of one organization share."""
 
     packages: Path
-    """Where `uv` keeps what it has downloaded and built."""
+    """Where `uv` keeps its downloads and builds."""
     uv: str
     builds: BuildRunner
     room: FreeSpace
@@ -53,7 +54,7 @@ class BuildContext:
 
 
 class Build:
-    """`run` it, then `close` it in any case."""
+    """One attempt; `run` it, then `close` it in any case."""
 
     def __init__(
         self,
@@ -72,7 +73,7 @@ class Build:
         self._env: Mapping[str, str] = {}
 
     async def run(self) -> None:
-        """All steps. Raises `EnvironmentFailed`, `NoSpace`, and OSError for a full disk."""
+        """Runs all steps. Raises `EnvironmentFailed`, `NoSpace`, and OSError for a full disk."""
         try:
             async with asyncio.timeout(self._context.limit_s):
                 await self._run()
@@ -101,8 +102,8 @@ class Build:
         spec, context = self._spec, self._context
         await asyncio.to_thread(self._make_folders)
         self._packages = await context.builds.prepare(context.packages)
-        shown = () if context.builds.walled else None
-        self._env = self._environment(for_build(os.environ, shown))
+        visible = () if context.builds.walled else None
+        self._env = self._environment(for_build(os.environ, visible))
         for command in spec.skipped_commands:
             self._write(f"# not run, it is for a container's system: {command}\n")
         # Another node has it in another folder.
@@ -132,7 +133,8 @@ class Build:
             copy_bento(self._spec.bento, self._own / BENTO)
 
     def _environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
-        """Without walls a build has the home and the temporary folder of whoever runs us."""
+        """The build's variables. Without isolation it has the home and the temporary folder of the
+        platform's user."""
         walled = self._context.builds.walled
         programs = (str(self.found.python.parent), str(Path(self._context.uv).parent))
         return {
@@ -200,7 +202,7 @@ class Build:
         ]
 
     async def _ended(self, step: BuildStep) -> int | None:
-        """Its exit status. Raises NoSpace as soon as it eats into the disk's reserve, and
+        """The step's exit status. Raises NoSpace as soon as it uses the disk's reserve, and
         `EnvironmentFailed` when it prints without end."""
         ended = asyncio.ensure_future(step.wait())
         try:
@@ -217,8 +219,8 @@ class Build:
             ended.cancel()
 
     def _check(self) -> None:
-        """Raises `EnvironmentFailed` unless its python is a link to the interpreter of our choice:
-        whatever the build has done, replicas are shown that one."""
+        """Raises `EnvironmentFailed` unless the environment's python is a link to the chosen
+        interpreter, because replicas are shown that one, whatever the build has done."""
         link = ""
         with suppress(OSError), foreign_folder.ForeignFolder.open(self._own) as own:
             link = own.link(f"{VENV}/bin/python")
@@ -241,6 +243,6 @@ class Build:
 
 
 def _configuration(environ: Mapping[str, str]) -> Path:
-    """Of `uv`, of whoever runs the platform: its package indexes, above all."""
+    """The settings of `uv` of the platform's user, above all the package indexes."""
     home = Path(environ.get("HOME", "/"))
     return Path(environ.get("XDG_CONFIG_HOME", home / ".config")) / _CONFIGURATION

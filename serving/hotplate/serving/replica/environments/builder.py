@@ -1,9 +1,10 @@
 """Python environments of bentos: built once per specification and organization, then shared.
 
-A bento's lock, Python and commands are its `spec`, whose digest names the environment. What is
-there is used (`folder`), what another node has published is taken (`registry`), else it is built
-(`build`), once however many wait, by a Python that the platform has chosen (`interpreter`); why a
-build failed is found in its output (`diagnosis`). Who uses what (`usage`) decides what is removed.
+A bento's lock, Python and commands are its `spec`, whose digest names the environment. An
+environment that exists is used (`folder`), one that another node has published is taken
+(`registry`), and otherwise it is built (`build`), once for all that wait, with a Python that the
+platform has chosen (`interpreter`). The reason of a failed build is found in its output
+(`diagnosis`). The recorded use (`usage`) decides which environments are removed.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from hotplate.serving.replica.environments.folder import (
 from hotplate.serving.replica.environments.interpreter import Interpreters
 from hotplate.serving.replica.environments.registry import EnvironmentRegistry
 from hotplate.serving.replica.environments.spec import EnvironmentSpec, read_spec
-from hotplate.serving.replica.environments.usage import Usage, superfluous
+from hotplate.serving.replica.environments.usage import Usage, removable
 from hotplate.serving.replica.errors import EnvironmentFailed
 from hotplate.serving.replica.inherited import for_build
 
@@ -43,7 +44,7 @@ BUILD_LIMIT_S = 1800.0
 _GONE = ".gone-"
 _USED = ".used"
 _OURS = ".uv"
-"""What `uv` learns of interpreters when we ask it ourselves."""
+"""The cache of `uv` for our own searches of interpreters."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class Environment:
 
     root: Path
     interpreter: Path
-    """What its `python` is a link to."""
+    """The target of its `python` link."""
     digest: str
     owner: str
     """The name of its organization's folder."""
@@ -142,17 +143,15 @@ class EnvironmentBuilder:
         return EnvironmentFolder(self._root / self._owner(organization) / digest)
 
     async def note_modules(self, environment: Environment, said: Any) -> None:
-        """Keep what a replica says it had imported when it was ready."""
+        """Keep a replica's report of its imports."""
         if names := module_names(said):
             folder = EnvironmentFolder(environment.modules.parent)
             with suppress(OSError):  # a full disk, or an environment that is being removed
                 await asyncio.to_thread(folder.note_modules, names)
 
     async def sweep(self, wanted: Set[str], spare: int) -> dict[str, str]:
-        """Remove what no `wanted` bento uses, but for the `spare` ones used last; with reasons.
-
-        An environment of which no use is on record stays.
-        """
+        """Remove environments that no `wanted` bento uses, except for the `spare` ones used last;
+        returns them with reasons. An environment without a recorded use stays."""
         gone: dict[str, str] = {}
         for owner in self._owners():
             gone |= await self._sweep(owner, wanted, spare)
@@ -169,11 +168,11 @@ class EnvironmentBuilder:
         await self._publishing.cancel()
 
     async def published(self) -> None:
-        """Returns when what was built so far is there for other nodes."""
+        """Returns when everything that was built so far is published."""
         await self._publishing.finish()
 
     def manifests(self) -> set[str]:
-        """Of the environments that were taken from other nodes, and are to stay."""
+        """The manifests of environments that were taken from other nodes and have to stay."""
         taken = (path for places in ("*/*/taken", "*/taken") for path in self._root.glob(places))
         return set(filter(None, (EnvironmentFolder(path.parent).manifest() for path in taken)))
 
@@ -188,7 +187,7 @@ class EnvironmentBuilder:
     async def _sweep(self, owner: Path, wanted: Set[str], spare: int) -> dict[str, str]:
         usage = Usage(owner / _USED)
         uses = [use for use in usage.read() if owner / use.environment not in self._building]
-        gone = superfluous(uses, wanted, spare)
+        gone = removable(uses, wanted, spare)
         for digest in gone:
             with suppress(FileNotFoundError):
                 # Nobody who asks from now on takes for an environment what is being removed.

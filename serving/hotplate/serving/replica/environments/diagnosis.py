@@ -6,21 +6,21 @@ import re
 from dataclasses import dataclass
 
 WORDS_CHARS = 300
-"""So much of what a program printed stands in a reason."""
+"""How much of a program's output stands in a reason."""
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """One sentence with what to do, and whether trying again may help."""
+    """One sentence with what to do, and whether another try may help."""
 
     sentence: str
     retry: bool = False
     no_room: bool = False
-    """Whether it waits for room on the disk, and is nobody's fault."""
+    """Whether it waits for space on the disk, which is nobody's fault."""
 
 
 def diagnose(output: str, python_version: str, step: str) -> Diagnosis:
-    """The reason that the output of a failed step (`"uv pip install"` …) gives."""
+    """The reason in the output of a failed step (`"uv pip install"` …)."""
     if re.search(r"No interpreter found|Failed to inspect Python interpreter", output):
         return Diagnosis(
             f"Python {python_version} is not on this machine; install it, or build the bento "
@@ -57,7 +57,7 @@ def diagnose(output: str, python_version: str, step: str) -> Diagnosis:
 
 
 def _own_words(output: str) -> str:
-    """What `uv` calls the error and its cause; of any other program, its last line."""
+    """The error and its cause as `uv` prints them; the last line of any other program."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     named = [line for line in lines if line.startswith(("error: ", "cause: "))]
     return "; ".join(named[:2] or lines[-1:])[:WORDS_CHARS]

@@ -1,13 +1,13 @@
-"""What the platform keeps of one environment: `<environments>/<organization>/<digest>/`.
+"""The files of one environment: `<environments>/<organization>/<digest>/`.
 
-    ready           which attempt has succeeded, and from which interpreter it was made; comes last
-    taken           the same of one that another node has built
-    modules.json    what its last replica had imported when it was ready
-    build.log       the output of its last build
-    <attempt>/      of one build alone: `venv/`, and while it lasts what else the build needs
+    ready          which attempt has succeeded, and from which interpreter it was made; written last
+    taken          the same of an environment that another node has built
+    modules.json   the modules that its last replica had imported when it was ready
+    build.log      the output of its last build
+    <attempt>/     of one build alone: `venv/`, and while it runs what else the build needs
 
-A build writes in the folder of its attempt, replicas read `venv`, and neither sees the rest: where
-an environment is and what it runs on is never read from what they have written.
+A build writes to the folder of its attempt, replicas read `venv`, and neither sees the rest: where
+an environment is and what it runs on is never read from files that they have written.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from hotplate.serving.replica.inside.modules import BASICS
 BUILD_LOG = "build.log"
 VENV = "venv"
 SHARED = ".shared"
-"""In the place of an organization's name where all of them share: none has this name."""
+"""In place of an organization's name if all of them share; no organization has this name."""
 MOST_MODULES = 20_000
 MOST_NAME = 200
-"""Characters: of a module, and of an organization whose folder is called like it."""
+"""Limits in characters: of a module's name, and of an organization whose folder has its name."""
 
 _PLAIN = re.compile(rf"[A-Za-z0-9][\w.-]{{0,{MOST_NAME - 1}}}", re.ASCII)
 
@@ -44,7 +44,7 @@ class ReadyEnvironment:
 
     root: Path
     interpreter: Path
-    """What its `bin/python` is a link to, without links; chosen by the platform."""
+    """The target of its `bin/python`, with links resolved; the platform chose it."""
 
     @property
     def python(self) -> Path:
@@ -52,7 +52,7 @@ class ReadyEnvironment:
 
 
 class EnvironmentFolder:
-    """The files above. Does file I/O."""
+    """The files of one environment. Does file I/O."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -60,7 +60,8 @@ class EnvironmentFolder:
         self.modules = path / "modules.json"
 
     def found(self) -> ReadyEnvironment | None:
-        """What was built here, else what another node has built; None if neither can be used."""
+        """The environment that was built here, else that of another node; None if neither can be
+        used."""
         with suppress(OSError, ValueError, KeyError, TypeError):
             ready = self._read("ready")
             found = ReadyEnvironment(
@@ -76,20 +77,20 @@ class EnvironmentFolder:
         return None
 
     def manifest(self) -> str:
-        """Of the files that were taken from another node; "" if none were."""
+        """The manifest of files from another node; "" if there are none."""
         with suppress(OSError, ValueError, KeyError):
             return str(self._read("taken")["manifest"])
         return ""
 
     def empty(self) -> None:
-        """Remove what earlier builds have left, and begin a log. Raises OSError."""
+        """Remove the remains of earlier builds, and begin a log. Raises OSError."""
         with suppress(OSError):  # there is none yet, or a build that nobody waits for still writes
             foreign_folder.remove_tree(self.path)
         self.path.mkdir(parents=True, exist_ok=True)
         self.log.touch()
 
     def note_ready(self, attempt: str, interpreter: Path) -> None:
-        """From now on the environment is there."""
+        """Records that the environment is ready."""
         self.note_modules(BASICS)
         self._write("ready", {"attempt": attempt, "interpreter": str(interpreter)})
 
@@ -122,14 +123,15 @@ def attempts(root: Path) -> list[Path]:
 
 
 def organization_folder(organization: str) -> str:
-    """The name of the folder of what is an organization's; no two have the same."""
+    """The name of an organization's folder; no two organizations have the same."""
     if _PLAIN.fullmatch(organization):
         return organization
     return f".{blake3(organization.encode(errors='surrogatepass')).hexdigest(16)}"
 
 
 def module_names(said: Any) -> list[str]:
-    """The modules that a replica says it has imported: names, and no more than a program has."""
+    """The modules that a replica reports as imported: valid names, and no more than a program
+    has."""
     if not isinstance(said, list):
         return []
     return [name for name in said[:MOST_MODULES] if _is_module(name)]

@@ -1,7 +1,7 @@
 """The Python interpreter that an environment is made from: found by `uv`, outside of any build.
 
-Where an interpreter is decides what a replica may read, so nothing that a bento's code could have
-changed takes part in the search.
+The place of an interpreter decides what a replica may read, so nothing that a bento's code could
+have changed takes part in the search.
 """
 
 from __future__ import annotations
@@ -17,26 +17,27 @@ from hotplate.serving.replica.environments.diagnosis import diagnose
 from hotplate.serving.replica.errors import EnvironmentFailed
 
 LINES = 20
-"""Of what `uv` prints, for who is told that there is none."""
+"""How much of the output of `uv` stands in the error."""
 _VERSION = re.compile(r"[<>=!~]{0,2} ?\d[\w.,<>=!~*+ -]{0,60}", re.ASCII)
 
 
 def is_version(text: str) -> bool:
-    """Whether `uv` takes it for a version (`3.11`, `>=3.11,<3.13`): a path it would run."""
+    """Whether `uv` accepts it as a version (`3.11`, `>=3.11,<3.13`): it would run a path."""
     return _VERSION.fullmatch(text) is not None
 
 
 class Interpreters:
-    """Those of this machine."""
+    """The interpreters of this machine."""
 
     def __init__(self, uv: str, cache: Path) -> None:
-        """`cache` is a folder of ours for what `uv` learns of interpreters."""
+        """`cache` is a folder of ours for the interpreters that `uv` has found."""
         self._uv = uv
         self._cache = cache
         self._found: dict[str, Path] = {}
 
     async def find(self, version: str, environ: Mapping[str, str]) -> Path:
-        """The one that `uv venv` would take, without links. Raises `EnvironmentFailed`."""
+        """The interpreter that `uv venv` would choose, with links resolved. Raises
+        `EnvironmentFailed`."""
         known = self._found.get(version)
         if known is None or not os.access(known, os.X_OK):
             known = self._found[version] = await self._search(version, environ)

@@ -1,8 +1,9 @@
-"""Environments that some node has built, for all nodes of a cluster: as manifests.
+"""Environments that a node has built, for all nodes of a cluster: as manifests.
 
-The blob store's note `environments/<key>` says which manifest an organization's environment is. A
-node that lacks it takes it from there: through its file view in about a second, and the bytes come
-as they are read; without a view, as a folder of links and copies. So a deploy builds nothing twice.
+The blob store's note `environments/<key>` names the manifest of an organization's environment. A
+node that lacks the environment takes it from there: through its file view in about a second, while
+the bytes come as they are read; without a view, as a folder of links and copies. So nothing is
+built twice.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class PublishedEnvironment:
     manifest: str
     root: Path
     interpreter: Path
-    """As the platform there has chosen it, and as it is here."""
+    """The path as the other node's platform has chosen it, which is the same here."""
 
 
 class EnvironmentRegistry:
@@ -44,7 +45,7 @@ class EnvironmentRegistry:
         self._agent = agent
 
     async def take(self, owner: str, digest: str) -> PublishedEnvironment | None:
-        """The owner's environment of that digest, if some node has published one that runs here."""
+        """The owner's environment of that digest, if a node has published one that runs here."""
         try:
             note = await asyncio.to_thread(self._blobs.get_note, _name(owner, digest))
             if note is None or not os.access(note["interpreter"], os.X_OK):
@@ -56,7 +57,7 @@ class EnvironmentRegistry:
         return PublishedEnvironment(note["manifest"], Path(tree.root), Path(note["interpreter"]))
 
     async def publish(self, owner: str, digest: str, folder: Path, interpreter: Path) -> None:
-        """Publishes an environment. One that cannot be moved stays this node's own."""
+        """Publishes an environment, unless it cannot be moved."""
         try:
             await asyncio.to_thread(self._publish, owner, digest, folder, interpreter)
         except (CacheError, OSError, RecursionError) as error:

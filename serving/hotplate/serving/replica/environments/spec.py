@@ -1,4 +1,4 @@
-"""What the Python environment of a bento is made from, and the digest that names it."""
+"""What determines the Python environment of a bento, and the digest that names it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from blake3 import blake3
 from hotplate.serving.replica.environments.interpreter import is_version
 from hotplate.serving.replica.errors import BentoUnusable
 
-RECIPE_VERSION = "2"
-"""Raised when we build differently, so that older environments are not taken for it."""
+SPEC_VERSION = "2"
+"""Raised when the build changes, so that older environments are not used for it."""
 REQUIREMENTS = "env/python/requirements.txt"
 REQUIREMENTS_BYTES = 16 << 20
-"""A lock of a thousand packages with all their digests has one."""
+"""A lock of a thousand packages with all their digests is about one MiB."""
 
 _COMMENT = re.compile(r"(^|\s)#.*$")
 _OTHER_MACHINES_FILE = re.compile(r"^(-e\s+|--editable[\s=]+)?/|(^|[\s@=])file:")
@@ -34,7 +34,7 @@ class EnvironmentSpec:
     post_commands: tuple[str, ...] = ()
     """Shell commands after the installation, run in a copy of the bento."""
     skipped_commands: tuple[str, ...] = ()
-    """Shell commands for the container's system (apt-get …), which nobody runs on a host."""
+    """Shell commands for the container's system (apt-get …), which are not run on a host."""
     build_env: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -71,7 +71,7 @@ def read_spec(
     sources = bento if needs_sources else bento / "src" / "wheels"
     return EnvironmentSpec(
         digest=_digest(
-            [RECIPE_VERSION, python_version, *lines],
+            [SPEC_VERSION, python_version, *lines],
             post_commands,
             [f"{name}={value}" for name, value in sorted(build_env.items())],
             list(_file_digests(sources)),
@@ -85,7 +85,7 @@ def read_spec(
 
 
 def _requirements(bento: Path) -> list[str]:
-    """The lines that say something: no comments, no blank ones."""
+    """The lines without comments and blank ones."""
     try:
         with (bento / REQUIREMENTS).open("rb") as file:
             content = file.read(REQUIREMENTS_BYTES + 1)

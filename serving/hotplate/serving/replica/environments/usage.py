@@ -1,4 +1,4 @@
-"""Which bentos have used which environment, and which environments may go."""
+"""Which bentos have used which environment, and which environments may be removed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Use:
-    """What is on record of one environment."""
+    """The recorded use of one environment."""
 
     environment: str
     bentos: frozenset[str]
@@ -17,12 +17,10 @@ class Use:
     """Unix seconds."""
 
 
-def superfluous(uses: Iterable[Use], wanted: Set[str], spare: int) -> dict[str, str]:
-    """The environments that may go, with the reason: those that no `wanted` bento uses.
-
-    The `spare` ones that were used last stay all the same: the next deploy is often like one of
-    the last, and to build them again takes long.
-    """
+def removable(uses: Iterable[Use], wanted: Set[str], spare: int) -> dict[str, str]:
+    """The environments that may be removed, with the reason: those that no `wanted` bento uses. The
+    `spare` ones that were used last stay, because the next deploy is often like one of the last,
+    and to build them again takes long."""
     idle = sorted(
         (use for use in uses if not use.bentos & wanted),
         key=lambda use: (-use.last_at, use.environment),
@@ -38,27 +36,27 @@ class Usage:
         self._root = root
 
     def note(self, environment: str, bento: str) -> None:
-        """That bento uses the environment now."""
+        """Records that the bento uses the environment now."""
         folder = self._root / environment
         folder.mkdir(parents=True, exist_ok=True)
         (folder / bento).touch()
 
     def forget(self, environment: str) -> None:
-        """The environment is gone."""
+        """Removes the records of an environment."""
         folder = self._root / environment
         for file in folder.iterdir():
             file.unlink()
         folder.rmdir()
 
     def trim(self, environment: str, wanted: Set[str]) -> None:
-        """Drop the records of bentos that are no longer wanted, but for the last use of all."""
+        """Removes the records of bentos that are no longer wanted, except for the latest use."""
         files = sorted((self._root / environment).iterdir(), key=lambda file: file.stat().st_mtime)
         for file in files[:-1]:
             if file.name not in wanted:
                 file.unlink()
 
     def read(self) -> list[Use]:
-        """Every environment of which a use is on record."""
+        """Every environment with a recorded use."""
         if not self._root.exists():
             return []
         uses = []

@@ -19,8 +19,8 @@ LATE = frozenset(
         "TRITON_CACHE_DIR",
     ]
 )
-"""Differ for each replica, and are honoured though modules have read them: BentoML reads its own
-again when it loads a service, and what was made of the other two is renewed by us."""
+"""Variables that differ for each replica and count although modules have read them: BentoML reads
+its own again when it loads a service, and we renew what was made of the other two."""
 READ_BY_NATIVE_CODE = (
     "PYTHON",
     "LD_",
@@ -45,12 +45,12 @@ READ_BY_NATIVE_CODE = (
     "FSSPEC_",
     "TQDM_",
 )
-"""Beginnings of names that the interpreter and libraries read where we do not see it, or which
-are found by going through all names."""
+"""Beginnings of names whose reads by the interpreter and by libraries we do not see, or which are
+found by iterating over all names."""
 
 
 class EarlyReads:
-    """Within the block, notes each variable that Python code asks for."""
+    """Within the block, records each variable that Python code reads."""
 
     def __init__(self) -> None:
         self.names: set[str] = set()
@@ -73,10 +73,10 @@ class EarlyReads:
         environ.__getitem__ = self._stock
 
 
-def came_too_early(
+def read_too_early(
     names: set[str], before: Mapping[str, str], wanted: Mapping[str, str]
 ) -> list[str]:
-    """Variables of which `wanted` has another value than `before`, when `names` were read."""
+    """Variables whose value in `wanted` differs from `before`, when `names` were read."""
     return sorted(
         name
         for name in {*before, *wanted}

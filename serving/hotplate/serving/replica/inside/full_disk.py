@@ -1,7 +1,8 @@
 """What a full disk may cost a replica: log lines and metrics, never a request or its life.
 
-Without this a `print` in a handler raises, and the map of one of prometheus_client's files, which
-are made with holes, ends the process with SIGBUS. Python >= 3.9, standard library only.
+Without this a `print` in a handler raises, and a write to the map of one of prometheus_client's
+files, which are made with holes, ends the process with SIGBUS. Python >= 3.9, standard library
+only.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from typing import Any, TextIO
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
-def outlive_it() -> None:
-    """To be called before anything keeps `sys.stdout` or makes a metric."""
+def survive_full_disk() -> None:
+    """Makes a full disk harmless. Call it before anything keeps `sys.stdout` or makes a metric."""
     sys.stdout = log_stream(sys.stdout)
     sys.stderr = log_stream(sys.stderr)
     if find_spec("prometheus_client"):
@@ -27,7 +28,7 @@ def outlive_it() -> None:
 
 
 def log_stream(stream: TextIO) -> TextIO:
-    """The same descriptor, written to at once; what does not fit on the disk is left out."""
+    """The same descriptor, unbuffered; what does not fit on the disk is left out."""
     raw: Any = LogFile(stream.fileno(), "wb", closefd=False)
     return io.TextIOWrapper(
         raw, stream.encoding, stream.errors, line_buffering=True, write_through=True
@@ -35,12 +36,12 @@ def log_stream(stream: TextIO) -> TextIO:
 
 
 class LogFile(io.FileIO):
-    """Counts what it had to leave out, and says so where it is missing."""
+    """Counts what was left out, and writes that where it is missing."""
 
     left_out_bytes = 0
 
     def write(self, data: Any) -> int:
-        """Always all of it. Raises OSError for anything but a full disk."""
+        """Writes everything, or leaves it out. Raises OSError for anything but a full disk."""
         rest = memoryview(data).cast("B")
         size_bytes = rest.nbytes
         try:
@@ -70,10 +71,8 @@ def open_metrics(path: str, mode: str) -> Any:
 
 
 class MetricsFile(io.FileIO):
-    """A file without holes: a write to its map always finds its block.
-
-    Where the disk has none it goes on in memory, and this process's metrics miss in `/metrics`.
-    """
+    """A file without holes, so that a write to its map always finds its block. On a full disk it
+    goes on in memory, and `/metrics` lacks this process's metrics."""
 
     def truncate(self, size: int | None = None) -> int:
         size_bytes = self.tell() if size is None else size

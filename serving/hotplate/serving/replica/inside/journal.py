@@ -1,7 +1,7 @@
-"""The phases that a replica's own process notes, as a file of JSON lines that it appends to.
+"""The phases that a replica's own process records, as a file of JSON lines that it appends to.
 
 A line is `{"phase", "event": "begin" | "end", "at": Unix seconds}`. Python >= 3.9: the process
-writes it. The engine that started the process reads it, and believes none of it: a bento's code
+writes it. The engine that started the process reads it without trusting it, because a bento's code
 can write there too.
 """
 
@@ -17,7 +17,7 @@ from pathlib import Path
 FILE_NAME = "phases.jsonl"
 NAMES = ("process", "init", "weights")
 MOST_BYTES = 64 << 10
-"""Of the file: a thousand times what a start notes."""
+"""Limit of the file in bytes: a thousand times what a start records."""
 
 
 @dataclass(frozen=True)
@@ -30,16 +30,14 @@ class JournalPhase:
 
 
 class Journal:
-    """Appends to one file."""
+    """Appends to one journal file."""
 
     def __init__(self, path: str | Path) -> None:
         self._path = Path(path)
 
     def note(self, phase: str, event: str, at: float | None = None) -> None:
-        """Add a line, in one write; `at` is Unix seconds, by default now.
-
-        On a full disk the line is left out: a phase that is not known beats a start that failed.
-        """
+        """Adds a line, in one write; `at` is Unix seconds, by default now. On a full disk the line
+        is left out, because a phase that is not known is better than a failed start."""
         when = datetime.now(timezone.utc).timestamp() if at is None else at
         line = json.dumps({"phase": phase, "event": event, "at": when})
         with suppress(OSError), self._path.open("a", encoding="utf-8") as file:
@@ -47,8 +45,8 @@ class Journal:
 
 
 def phases_in(content: bytes) -> tuple[JournalPhase, ...]:
-    """The phases that have begun, in that order, by what such a file contains; what is no line of
-    a journal is passed over."""
+    """The phases that have begun, in that order, from the content of such a file; invalid lines are
+    skipped."""
     times = {}
     for line in content[:MOST_BYTES].split(b"\n")[:-1]:
         with suppress(ValueError, TypeError, KeyError, OverflowError, RecursionError):

@@ -1,7 +1,8 @@
-"""What a replica says of its service's methods, once it has loaded them; Python >= 3.9.
+"""What a replica reports about its service's methods, once it has loaded them; Python >= 3.9.
 
 A bento's configuration does not say whether a method is async, and BentoML writes a concurrency
-into that of services with tasks: only who has imported the service knows what its author wrote.
+into that of services with tasks: only a process that has imported the service knows what its author
+wrote.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from typing import Any, Optional
 
 FILE_NAME = "methods.json"
 KINDS = ("a command", "a mounted application", "batchable methods", "async methods")
-"""What a service may have that may run side by side without threads."""
+"""What in a service may run concurrently without threads."""
 MOST_BYTES = 64 << 10
-"""Of the file."""
+"""Limit of the file in bytes."""
 MOST_BATCH = 1000
 MOST_CONCURRENCY = 1_000_000
 
@@ -26,8 +27,8 @@ _written: dict[int, Any] = {}
 
 
 def watch_concurrency(service_class: Any) -> None:
-    """Note what authors write, before BentoML adds to it. `service_class` is
-    `_bentoml_sdk.Service`; to be called before any service is imported."""
+    """Records what authors write, before BentoML adds to it. `service_class` is
+    `_bentoml_sdk.Service`; call it before any service is imported."""
     finish = service_class.__attrs_post_init__
 
     def noted(self: Any) -> None:
@@ -38,11 +39,9 @@ def watch_concurrency(service_class: Any) -> None:
 
 
 def describe(service: Any, overrides: dict[str, Any]) -> dict[str, Any]:
-    """`concurrency` (as written, or null), `learns` (what it has that may run side by side without
-    threads; "" if nothing), `batch` (the largest batch; 0 if it makes none), `only_tasks`.
-
-    `overrides` are the deployment's, over the author's.
-    """
+    """Describes the service: `concurrency` (as written, or null), `learns` (what in it may run
+    concurrently without threads; "" if nothing), `batch` (the largest batch; 0 if it makes none),
+    `only_tasks`. `overrides` are the deployment's, over the author's."""
     traffic = overrides.get("traffic") or {}
     others = [api for api in service.apis.values() if not api.is_task]
     mounted = bool(service.mount_apps)
@@ -58,7 +57,7 @@ def describe(service: Any, overrides: dict[str, Any]) -> dict[str, Any]:
 
 
 def note(path: Path, said: dict[str, Any]) -> None:
-    """Write it for whoever started the process; a full disk costs no start."""
+    """Writes the description for the platform; on a full disk it is left out."""
     draft = path.with_suffix(".new")
     with suppress(OSError):
         draft.write_text(json.dumps(said), encoding="utf-8")
@@ -66,7 +65,7 @@ def note(path: Path, said: dict[str, Any]) -> None:
 
 
 def noted_in(content: bytes) -> Optional[dict[str, Any]]:  # noqa: UP045
-    """What was noted, by what such a file contains; None if nothing was."""
+    """The description in the content of such a file; None if there is none."""
     try:
         return checked(json.loads(content[:MOST_BYTES]))
     except (ValueError, RecursionError):
@@ -74,8 +73,8 @@ def noted_in(content: bytes) -> Optional[dict[str, Any]]:  # noqa: UP045
 
 
 def checked(said: Any) -> Optional[dict[str, Any]]:  # noqa: UP045
-    """The same, from somebody who is not trusted, as a bento's code can write there too; None if
-    it is nothing of the kind."""
+    """A valid description, from a process that is not trusted, because a bento's code can write it
+    too; None if it is invalid."""
     try:
         concurrency, learns = said["concurrency"], said["learns"].split(", ")
         bounded = min(MOST_CONCURRENCY, max(1, int(concurrency))) if concurrency else None

@@ -1,4 +1,5 @@
-"""What a service imports and has not, and how it gets it; Python >= 3.9, the standard library."""
+"""What a service imports but does not have, and how it gets it; Python >= 3.9, the standard
+library."""
 
 from __future__ import annotations
 
@@ -68,17 +69,15 @@ PACKAGES = {
     "yaml": "pyyaml",
     "zmq": "pyzmq",
 }
-"""The package of a module where it has another name; `a_b` and `a-b` are the same to an index."""
+"""Packages of modules that have another name; `a_b` and `a-b` are the same to an index."""
 
 _REQUIREMENTS = "the image's python_packages (requirements)"
 _LIBRARY = re.compile(r"(\S+\.so[.\d]*): cannot open shared object file")
 
 
 def what_is_missing(error: BaseException, bento: str) -> str:
-    """One sentence with what to do, where a start ended with `error` because of an import; else "".
-
-    `bento` is the folder with the service's sources.
-    """
+    """One sentence with what to do, if a start failed with `error` because of an import; else "".
+    `bento` is the folder with the service's sources."""
     failed = _failed_import(error)
     if failed is None:
         return ""
@@ -111,7 +110,7 @@ def what_is_missing(error: BaseException, bento: str) -> str:
 
 
 def _failed_import(error: BaseException | None) -> ImportError | None:
-    """What `error` is, or was raised from. BentoML does not say from what it raises its own."""
+    """The failed import that `error` is, or was raised from. BentoML does not chain its own."""
     while error is not None and not isinstance(error, ImportError):
         bentomls = type(error).__name__ == "ImportServiceError"
         error = error.__context__ if bentomls else error.__cause__

@@ -1,7 +1,7 @@
-"""The modules that a replica had imported when it was ready: what a standby imports at its birth.
+"""The modules that a replica had imported when it was ready: a standby imports them at its start.
 
-Only those of the environment and of the interpreter: never the bento's own, never ours.
-Python >= 3.9, standard library only.
+Only those of the environment and of the interpreter count, not the bento's own and not ours. Python
+>= 3.9, standard library only.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 FILE_NAME = "modules.json"
 MOST_BYTES = 1 << 20
-"""Of what a replica has noted."""
+"""Limit of a replica's file in bytes."""
 BASICS = (
     "bentoml",
     "_bentoml_sdk",
@@ -24,11 +24,11 @@ BASICS = (
     "_bentoml_impl.server.serving",
     "_bentoml_impl.worker.service",
 )
-"""What every replica imports; all that is known before the first one was ready."""
+"""Modules that every replica imports; all that is known before the first one was ready."""
 
 
 def note_modules(path: str) -> None:
-    """Keep the names of what this process has imported; without a trace where that fails."""
+    """Writes the names of the modules that this process has imported; silently fails."""
     draft = f"{path}.{uuid.uuid4().hex}"
     try:
         with open(draft, "w", encoding="utf-8") as file:
@@ -39,7 +39,7 @@ def note_modules(path: str) -> None:
 
 
 def noted_modules(path: str) -> list[str]:
-    """What was kept there last, in the order in which it was imported; else the basics."""
+    """The names that were last written there, in the order of import; else the basics."""
     try:
         with open(path, encoding="utf-8") as file:
             names = json.load(file)
@@ -49,7 +49,8 @@ def noted_modules(path: str) -> list[str]:
 
 
 def noted_in(content: bytes) -> Any:
-    """What a replica's file contains; a bento's code can write there too. None if it is no JSON."""
+    """The content of a replica's file, which a bento's code can write too. None if it is no
+    JSON."""
     try:
         return json.loads(content[:MOST_BYTES])
     except (ValueError, RecursionError):
@@ -57,7 +58,7 @@ def noted_in(content: bytes) -> Any:
 
 
 def import_all(names: list[str]) -> list[str]:
-    """Import one after the other; those that cannot be are named and left out."""
+    """Imports the modules one after the other; returns the names of those that fail."""
     failed = []
     for name in names:
         try:
@@ -82,7 +83,7 @@ def _imported() -> list[str]:
 
 
 def _origin(module: Any) -> str:
-    """Its file; "" for what was made without one. Wakes no lazy module."""
+    """The file of a module; "" if it has none. Does not load lazy modules."""
     try:
         spec = object.__getattribute__(module, "__dict__").get("__spec__")
     except AttributeError:

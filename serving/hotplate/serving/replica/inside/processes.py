@@ -14,7 +14,7 @@ from hotplate.serving.replica.inside.patches.handlers import Running
 
 
 def supervise(job: dict[str, Any]) -> int:
-    """Start the workers, each a process of its own; when one ends, all do."""
+    """Starts the workers, each a process of its own; when one ends, all do."""
     children: list[subprocess.Popen[bytes]] = []
     asked = threading.Event()
 

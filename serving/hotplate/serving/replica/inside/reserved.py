@@ -27,9 +27,9 @@ RESERVED = frozenset(
         "PYTHONHOME",
     ]
 )
-"""A user's value for these would take a replica out of the platform's hands."""
+"""A user's value for these would take a replica out of the platform's control."""
 OURS = "HOTPLATE_"
-"""All names that begin with it are reserved too."""
+"""All names that begin with this are reserved too."""
 
 
 def is_reserved(name: str) -> bool:
@@ -38,5 +38,5 @@ def is_reserved(name: str) -> bool:
 
 
 def not_used(name: str) -> str:
-    """The sentence on a value that counts for nothing."""
+    """The sentence about a value that is ignored."""
     return f"{name} is the platform's: your value is not used."

@@ -28,8 +28,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from hotplate.serving.replica.inside.early_reads import EarlyReads, came_too_early
-from hotplate.serving.replica.inside.full_disk import outlive_it
+from hotplate.serving.replica.inside.early_reads import EarlyReads, read_too_early
+from hotplate.serving.replica.inside.full_disk import survive_full_disk
 from hotplate.serving.replica.inside.modules import import_all, noted_modules
 from hotplate.serving.replica.inside.worker import become, make_home, run, stream_weights
 
@@ -38,7 +38,7 @@ METRICS = "PROMETHEUS_MULTIPROC_DIR"
 
 
 def main(do: Callable[[Any], int] = become) -> int:
-    """Get warm, wait for a job and `do` it; the process's exit status."""
+    """Warms up, waits for a job and runs `do` with it; returns the process's exit status."""
     birth = json.load(sys.stdin)
     channel = socket.socket(fileno=int(os.environ.pop(CHANNEL)))
     metrics = Path(birth["folder"], birth["metrics"])
@@ -47,7 +47,7 @@ def main(do: Callable[[Any], int] = become) -> int:
     make_home()
     before = dict(os.environ)
     with EarlyReads() as early:
-        outlive_it()
+        survive_full_disk()
         stream_weights()
         names = noted_modules(birth["modules"])
         failed = import_all(names)
@@ -58,7 +58,7 @@ def main(do: Callable[[Any], int] = become) -> int:
     job = _wait(channel)
     if job is None:
         return 0
-    if early_names := came_too_early(early.names, before, job["env"]):
+    if early_names := read_too_early(early.names, before, job["env"]):
         _say(channel, {"refused": f"{', '.join(early_names)} had been read when it came"})
         return 0
     _change(job["env"])
@@ -71,7 +71,7 @@ def main(do: Callable[[Any], int] = become) -> int:
 
 
 def _touch_gpus() -> None:
-    """Make the context of each GPU, and pin the memory through which weights reach it."""
+    """Makes the context of each GPU, and pins the memory through which weights reach it."""
     torch: Any = sys.modules.get("torch")
     if torch is None or not os.environ.get("CUDA_VISIBLE_DEVICES"):
         return
@@ -92,7 +92,7 @@ def _say(channel: socket.socket, message: dict[str, Any]) -> None:
 
 
 def _wait(channel: socket.socket) -> Any:
-    """The job, with its descriptors in place; None when nobody will send one."""
+    """The job, with its descriptors in place; None if none will come."""
     data, fds, _, _ = socket.recv_fds(channel, 1, 3)
     if not data:
         return None
@@ -111,7 +111,7 @@ def _wait(channel: socket.socket) -> Any:
 
 
 def _change(env: dict[str, str]) -> None:
-    """Live in the replica's environment from now on."""
+    """Takes over the replica's variables."""
     os.environ.clear()
     os.environ.update(env)
     tempfile.tempdir = None

@@ -1,14 +1,14 @@
 """The process of a replica, a program of its own; its job is on standard input.
 
-BentoML's own worker runs in it, so that what must be in place before anything binds a name
-(weights, start-up watch) is in place. It runs in the bento's environment: Python >= 3.9, the
-standard library, bentoml, and safetensors where the bento has it.
+BentoML's own worker runs in it, so that everything that must be in place before anything binds a
+name (weights, start-up watch) is in place. It runs in the bento's environment: Python >= 3.9, the
+standard library, bentoml, and safetensors if the bento has it.
 
 The job is a JSON object: `bento` (its folder), `service` (name), `entry` (whether the public calls
 it), `depends` (URL per service, with the revision's secret), `overrides` (of the service's
 configuration), `workers` (processes), `journal` (file for phases), `modules` (file for the names of
-what it had imported when ready), `stop_grace_s`, `absent` (model files that are not seen before
-they have arrived), `notes` (lines for the log).
+its imports when it was ready), `stop_grace_s`, `absent` (model files that do not exist before they
+have arrived), `notes` (lines for the log).
 The listening socket is the descriptor in `HOTPLATE_LISTEN_FD`.
 """
 
@@ -30,7 +30,7 @@ from typing import Any
 from hotplate.cache.reader import open_file
 from hotplate.serving.replica.inside import methods
 from hotplate.serving.replica.inside.command.listen_port import place_command
-from hotplate.serving.replica.inside.full_disk import outlive_it
+from hotplate.serving.replica.inside.full_disk import survive_full_disk
 from hotplate.serving.replica.inside.journal import Journal
 from hotplate.serving.replica.inside.missing_module import what_is_missing
 from hotplate.serving.replica.inside.modules import note_modules
@@ -53,18 +53,25 @@ from hotplate.serving.replica.inside.patches.pickles import read_pickles_of
 from hotplate.serving.replica.inside.patches.readiness import answer_for_itself
 from hotplate.serving.replica.inside.patches.siblings import Siblings
 from hotplate.serving.replica.inside.processes import supervise
-from hotplate.serving.replica.inside.reserved import DEPLOYMENT_URL, is_reserved, not_used
+from hotplate.serving.replica.inside.reserved import DEPLOYMENT_URL
+from hotplate.serving.replica.inside.service import (
+    load_service,
+    prepare_deployment,
+    task_submissions,
+    warn,
+)
 
 Job = dict[str, Any]
 
 KEEP_ALIVE_S = 3600
 """Only the gateway connects; it closes idle connections, so that none is closed under a request."""
 GRACE_SHARE = 0.8
-"""Part of the stop grace for requests in flight; the rest is for the service's shutdown hooks."""
+"""The part of the stop grace for requests in flight; the rest is for the service's shutdown
+hooks."""
 
 
 def main() -> int:
-    """Read the job and do it; the process's exit status."""
+    """Reads the job and runs it; returns the process's exit status."""
     job = json.load(sys.stdin)
     if job["workers"] > 1 and "worker" not in job:
         return supervise(job)
@@ -72,13 +79,11 @@ def main() -> int:
 
 
 def become(job: Job, worker: int = 1, gate: int | None = None) -> int:
-    """Serve the job's service from this process, until SIGTERM. Returns only if that failed.
-
-    `worker` counts from 1; the first one prepares the deployment and notes the phases. The others
-    wait at `gate`, a pipe that the first one closes.
-    """
-    gc.disable()  # what is imported stays: to look through it for garbage takes 0.1 s
-    outlive_it()
+    """Serves the job's service from this process, until SIGTERM. Returns only if that failed.
+    `worker` counts from 1; the first one prepares the deployment and records the phases. The others
+    wait at `gate`, a pipe that the first one closes."""
+    gc.disable()  # modules stay: to search them for garbage takes 0.1 s
+    survive_full_disk()
     make_home()
     first = worker == 1
     journal = Journal(job["journal"] if first else os.devnull)
@@ -94,7 +99,7 @@ def become(job: Job, worker: int = 1, gate: int | None = None) -> int:
     from bentoml._internal.log import configure_server_logging
 
     hide_url()
-    uploads.keep_beside(Path(job["bento"]))
+    uploads.store_beside(Path(job["bento"]))
     configure_server_logging()
     server_context.worker_index = worker  # `bentoml.importing()` is strict in a worker
     failures: list[BaseException] = []
@@ -110,7 +115,7 @@ def become(job: Job, worker: int = 1, gate: int | None = None) -> int:
 
     def wrapped(service: Any, app: Application) -> Application:
         watched = CommandWatch(
-            TaskName(TaskWatch(app, _submissions(service))), service.context, _command_ended
+            TaskName(TaskWatch(app, task_submissions(service))), service.context, _command_ended
         )
         early = pass_on if service.has_custom_command() else signal.SIG_DFL
         started = StartWatch(
@@ -130,17 +135,17 @@ def become(job: Job, worker: int = 1, gate: int | None = None) -> int:
         os.read(gate, 1)
     journal.note("init", "begin")
     wait_for_absent(job["absent"])
-    service = _load(job)
+    service = load_service(job)
     siblings.sign_requests()
     if first:
         said = methods.describe(service, job["overrides"])
         methods.note(Path(job["journal"]).with_name(methods.FILE_NAME), said)
-        _warn(service, job, said["concurrency"])
+        warn(service, job, said["concurrency"])
     if service.has_custom_command():
         note = Path(job["journal"]).with_name("command-port")
         place_command(service, note, first, job["depends"].values(), _network_lost)
     if first:
-        _prepare_deployment(service)
+        prepare_deployment(service)
         if gate is not None:
             os.close(gate)
     try:
@@ -151,13 +156,14 @@ def become(job: Job, worker: int = 1, gate: int | None = None) -> int:
 
 
 def make_home() -> None:
-    """The home that it is told may be its own, and new."""
+    """Makes the home folder, which may be the replica's own and new."""
     with contextlib.suppress(OSError):  # somebody else's then, or a full disk
         os.makedirs(os.path.expanduser("~"), mode=0o700, exist_ok=True)
 
 
 def stream_weights() -> None:
-    """Before anything can import safetensors; opened otherwise, a file waits until it is whole."""
+    """Installs weight streaming before anything can import safetensors. Any other file that is
+    opened is waited for until it is whole."""
     if find_spec("safetensors"):
         from hotplate.serving.replica.inside.patches.streamed_safetensors import install
     else:
@@ -166,26 +172,15 @@ def stream_weights() -> None:
 
 
 def wait_for_absent(paths: list[str]) -> None:
-    """Libraries look whether a file is there before they open it. Raises OSError."""
+    """Waits for files that are absent, because libraries check whether a file exists before they
+    open it. Raises OSError."""
     for path in paths:
         with open_file(os.environ["HOTPLATE_AGENT_SOCKET"], path) as file:
             file.wait_linked()
 
 
-def _submissions(service: Any) -> list[str]:
-    """The paths after whose answer BentoML still runs a task."""
-    from bentoml._internal.utils.uri import join_paths
-
-    return [
-        join_paths(service.path_prefix, api.route, ending)
-        for api in service.apis.values()
-        if api.is_task
-        for ending in ("submit", "retry")
-    ]
-
-
 def _command_ended(code: int) -> None:
-    """Nothing answers now, so the replica ends too, and is started again."""
+    """The command's program has ended, so the replica ends too, and is started again."""
     print(f"The service's command ended by itself with exit code {code}.", file=sys.stderr)
     _leave(1)
 
@@ -208,81 +203,15 @@ def _note_ready(journal: Journal, modules: str) -> None:
 
 
 def _say_last(error: BaseException) -> None:
-    """What ended the start, where it is looked for: on the log's last line."""
+    """Prints why the start failed, as the log's last line, where people look for it."""
     words = what_is_missing(error, os.getcwd()) or "".join(
         traceback.format_exception_only(type(error), error)
     )
     print("The service did not start:", *words.split(), file=sys.stderr)
 
 
-def _load(job: Job) -> Any:
-    """The service's object, with its configuration and the variables that it declares.
-
-    Raises ValueError for a declared variable that has no value.
-    """
-    from _bentoml_impl.loader import load
-
-    root = load(job["bento"], standalone_load=True)
-    service = root.find_dependent_by_name(job["service"])
-    service.inject_config()
-    _override(service.config, job["overrides"])
-    for variable in (*service.envs, *root.envs):
-        if variable.stage == "build" or variable.name in os.environ or is_reserved(variable.name):
-            continue
-        if variable.value:
-            os.environ[variable.name] = variable.value
-        elif variable in service.envs:
-            raise ValueError(
-                f"The service {service.name} needs a value for {variable.name}; "
-                "set it in the deployment's envs."
-            )
-    return service
-
-
-def _override(config: dict[str, Any], overrides: dict[str, Any]) -> None:
-    """BentoML reads threads, endpoints and the proxy's port from what the author wrote only."""
-    for key, value in overrides.items():
-        below = config.get(key)
-        if isinstance(value, dict) and isinstance(below, dict):
-            _override(below, value)
-        else:
-            config[key] = value
-
-
-def _warn(service: Any, job: Job, concurrency: int | None) -> None:
-    """Say what the author will wonder about."""
-    reserved = {each.name for each in service.envs if is_reserved(each.name)}
-    for note in sorted({*map(not_used, reserved)} - {*job["notes"]}):
-        print(note, file=sys.stderr)  # of a service that no manifest tells the variables of
-    batched = sorted(name for name, api in service.apis.items() if api.batchable)
-    if batched and concurrency == 1:
-        print(
-            f"{service.name} gets one request at a time, so {', '.join(batched)} will never see "
-            "a batch of several; set traffic.concurrency to as many as should wait for a batch.",
-            file=sys.stderr,
-        )
-
-
-def _prepare_deployment(service: Any) -> None:
-    """Once per replica: models, deployment hooks, the database of tasks."""
-    from _bentoml_impl.server.serving import server_on_deployment
-
-    server_on_deployment(service)
-    if service.has_custom_command():
-        _wait_for_whole_models()
-
-
-def _wait_for_whole_models() -> None:
-    """The program behind a custom command opens files without us: opening here those that cannot
-    be read yet waits. With a file view there are none."""
-    for folder, _, names in os.walk(os.environ["HOTPLATE_MODELS"], followlinks=True):
-        for name in names:
-            with open(os.path.join(folder, name), "rb"):
-                pass
-
-
 def _serve(job: Job, worker: int) -> None:
-    """BentoML's worker on the inherited socket."""
+    """Runs BentoML's worker on the inherited socket."""
     from _bentoml_impl.worker.service import main as bentoml_worker
 
     fd = int(os.environ["HOTPLATE_LISTEN_FD"])
@@ -307,7 +236,7 @@ def _serve(job: Job, worker: int) -> None:
 
 
 def run(work: Callable[[], int]) -> None:
-    """`work`, then out: threads of the user's code must not hold a process that has failed."""
+    """Runs `work` and ends the process, which threads of the user's code must not keep alive."""
     status = 1
     try:
         status = work()
@@ -320,8 +249,8 @@ def run(work: Callable[[], int]) -> None:
 
 
 def _wait_for_models() -> None:
-    """Native code cannot open a stand-in, and after a few failed starts a revision has failed: the
-    next one finds all files whole."""
+    """Waits for all files of models: native code cannot open a placeholder, and a revision fails
+    after a few failed starts. So the next start finds all files whole."""
     from hotplate.serving.streaming.audit import wait_for_models
 
     with contextlib.suppress(OSError):

@@ -193,9 +193,9 @@ def test_a_program_in_a_network_of_its_own_reaches_what_it_must(
             }
             said = replica.log.read_text()
             port = (replica.log.parent / "command-port").read_text()
-            door = replica.log.with_name(f"command-{port}")
-            assert door.is_socket()
-            assert door.stat().st_mode & 0o777 == 0o600
+            address = replica.log.with_name(f"command-{port}")
+            assert address.is_socket()
+            assert address.stat().st_mode & 0o777 == 0o600
             with pytest.raises(ConnectionRefusedError):
                 socket.create_connection(("127.0.0.1", int(port)))
         for server in (named, unnamed, elsewhere):

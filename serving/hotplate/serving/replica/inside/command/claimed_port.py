@@ -1,9 +1,9 @@
 """A port of this machine that one replica has to itself; runs in the replica (Python >= 3.9).
 
-Nobody can hold a TCP port for a program that binds it later. So replicas agree among themselves, by
-a Unix socket in the abstract namespace: it is the network's, like ports, one process can have a
-name, and it is free again when that process ends, however it does. Others take such a port by
-accident only: it is below those that the kernel gives to whoever asks for any.
+A process cannot hold a TCP port for a program that binds it later. So replicas agree among
+themselves, by a Unix socket in the abstract namespace: its names belong to the network like ports,
+one process can have a name, and it is free again when that process ends in any way. Other programs
+take such a port by accident only: it is below the kernel's ephemeral ports.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ from contextlib import suppress
 _LOWEST = 10_000
 _EPHEMERAL = "/proc/sys/net/ipv4/ip_local_port_range"
 _LOWEST_GIVEN = 32_768
-"""Linux's default."""
+"""The first ephemeral port of Linux by default."""
 
 
 class ClaimedPort:
-    """Kept until it is closed, or this process ends."""
+    """A port that is claimed until it is closed, or this process ends."""
 
     def __init__(self, port: int) -> None:
-        """Raises OSError where another replica has claimed the port or somebody listens there."""
+        """Claims a port. Raises OSError if another replica has claimed it or a program listens
+        there."""
         self.port = port
         self._mark = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
@@ -34,12 +35,12 @@ class ClaimedPort:
             raise
 
     def close(self) -> None:
-        """Leave it to others."""
+        """Releases the port."""
         self._mark.close()
 
 
 def claim_any() -> ClaimedPort:
-    """A port that nobody has. Raises OSError."""
+    """Claims any port that is free. Raises OSError."""
     lowest_given = _LOWEST_GIVEN
     with suppress(OSError), open(_EPHEMERAL) as file:
         lowest_given = int(file.read().split()[0])
@@ -53,7 +54,7 @@ def claim_any() -> ClaimedPort:
 
 
 def _try(port: int) -> None:
-    """Raises OSError where somebody listens, at whatever address of this machine."""
+    """Raises OSError if a program listens on the port, at any address of this machine."""
     for family, everywhere in ((socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::")):
         try:
             probe = socket.socket(family, socket.SOCK_STREAM)

@@ -1,9 +1,9 @@
 """Where the program of a custom command listens; runs in the replica (Python >= 3.9).
 
-The port is the author's, written into the service and into the command. A machine has it once,
-but several replicas. So BentoML is sent to a port that is the replica's alone, and the program
-listens there too where its command says the port; where it does not, the program has a network of
-its own, in which the author's port is free.
+The port is the author's, written into the service and into the command. A machine has it once, but
+runs several replicas. So BentoML uses a port that is the replica's alone, and the program listens
+there too if its command says the port; otherwise the program has a network of its own, in which the
+author's port is free.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from hotplate.serving.replica.inside.command.network import Network, carried
 from hotplate.serving.replica.inside.patches.hooks import BYSTANDERS
 
 DEFAULT_PORT = 8000
-"""BentoML's."""
+"""BentoML's default."""
 _BEGIN, _END = r"(?:^|(?<=[\0\s='\"(,;&|]))", r"(?![\w.-])"
-"""Of what says it; arguments end with NUL."""
+"""The arguments and variables of a process, in which arguments end with NUL."""
 _OPTION = (
     r"(?:-p[\0\s=]*|--?(?:(?:[\w.-]*[-_.])?(?i:port)|[\w.-]*Port)[\0\s=]+|(?:\w*_)?(?i:port)=)"
     r"['\"]?"
@@ -38,21 +38,21 @@ _SERVERS = re.compile(
     r"|gradio|litserve|mlflow|text-generation-launcher|llama-server|tritonserver)\b"
 )
 _THEIRS = (3000, 8000)
-"""What those that are known listen on, where `http.proxy_port` names another port."""
+"""The default ports of known programs, where `http.proxy_port` names another one."""
 
 _LOOPBACK_NAMES = ("localhost", "127.0.0.1", "0.0.0.0", "::1")
 _kept: list[ClaimedPort] = []
-"""Until this process ends."""
+"""Claims that last until this process ends."""
 
 
 def place_command(
-    service: Any, note: Path, first: bool, texts: Iterable[str], lost: Callable[[], None]
+    service: Any, note: Path, first: bool, texts: Iterable[str], on_lost: Callable[[], None]
 ) -> None:
     """Give a service's command a port of its own.
 
     The first worker decides and writes the port to `note`, the others read it there; with
     `replicate_process` each has a program, and a port, of its own. `texts` name the ports of
-    loopback that the program may need; `lost` is called when it can no longer be reached.
+    loopback that the program may need; `on_lost` is called when it can no longer be reached.
 
     Raises ValueError if the command does not say its port, no network can be made, and the port is
     taken: the answers of whoever listens there would be taken for our own's. Raises OSError.
@@ -63,8 +63,10 @@ def place_command(
         claim = claim_any()
         if first:
             note.write_text(str(claim.port), encoding="utf-8")
-        door = note.with_name(f"command-{claim.port}")
-        _start_elsewhere(service, lambda command: _placed(command, port, claim, door, texts, lost))
+        address = note.with_name(f"command-{claim.port}")
+        _start_elsewhere(
+            service, lambda command: _placed(command, port, claim, address, texts, on_lost)
+        )
         to = claim.port
     else:
         to = int(note.read_text(encoding="utf-8"))
@@ -73,7 +75,7 @@ def place_command(
 
 
 def moved(command: list[str], port: int, to: int) -> list[str] | None:
-    """The command with its port replaced, where an argument is one; None if that is not clear."""
+    """The command with its port replaced, if an argument is one; None if that is not clear."""
     line = "\0".join(command)
     theirs = _THEIRS if _SERVERS.search(line) else ()
     for each in (port, *theirs):
@@ -89,7 +91,8 @@ def moved(command: list[str], port: int, to: int) -> list[str] | None:
 
 
 def _alone(line: str, port: str) -> list[int]:
-    """Where the port is an argument, or a word of a shell's command, and no option's value."""
+    """Positions of the port as an argument, or a word of a shell's command, that is no option's
+    value."""
     shell = _SHELL.search(line)
     found, before = [], ""
     for word in _WORD.finditer(line):
@@ -106,24 +109,24 @@ def _placed(
     command: list[str],
     port: int,
     claim: ClaimedPort,
-    door: Path,
+    address: Path,
     texts: Iterable[str],
-    lost: Callable[[], None],
+    on_lost: Callable[[], None],
 ) -> list[str]:
-    """What BentoML is to start, so that the program answers at the claimed port."""
+    """The command that BentoML has to start, so that the program listens at the claimed port."""
     _kept.append(claim)
     program = _expanded(command)
     said = moved(program, port, claim.port)
     if said is not None:
         return _escaped(said)
     try:
-        network = Network(port, door, [*texts, *os.environ.values()])
+        network = Network(port, address, [*texts, *os.environ.values()])
     except OSError as error:
         _kept.append(_own_port(port, error))
-        carried(door, port)
+        carried(address, port)
         return _escaped(program)
     BYSTANDERS.add(network.pid)
-    network.when_lost(lost)
+    network.when_lost(on_lost)
     print(
         f"The command does not say its port {port} (http.proxy_port), so it runs in a network of "
         "its own: out of it lead an HTTP proxy, as its variables say, and the ports of loopback "
@@ -134,7 +137,7 @@ def _placed(
 
 
 def _own_port(port: int, refusal: OSError) -> ClaimedPort:
-    """The author's, while no other replica has it. Raises ValueError."""
+    """The author's port, if no other replica has it. Raises ValueError."""
     try:
         return ClaimedPort(port)
     except OSError:
@@ -147,7 +150,7 @@ def _own_port(port: int, refusal: OSError) -> ClaimedPort:
 
 
 def _start_elsewhere(service: Any, place: Callable[[list[str]], list[str]]) -> None:
-    """Have BentoML start what `place` makes of the command."""
+    """Has BentoML start the command that `place` returns."""
     if not hasattr(service.inner, "__command__"):
         service.cmd = place(service.cmd)
         return
@@ -160,7 +163,8 @@ def _start_elsewhere(service: Any, place: Callable[[list[str]], list[str]]) -> N
 
 
 def _lead_clients(port: int, to: int, path: Path) -> None:
-    """Those through which BentoML asks the command; the service may bring one (`self.client`)."""
+    """Redirects the clients by which BentoML reaches the command; the service may bring one
+    (`self.client`)."""
     try:
         from _bentoml_impl.server import proxy
 
@@ -171,8 +175,8 @@ def _lead_clients(port: int, to: int, path: Path) -> None:
         ProgramAddress,  # with libraries that bentoml brings
     )
 
-    door = ProgramAddress(path)
-    door.lead(proxy)
+    address = ProgramAddress(path)
+    address.redirect_clients(proxy)
 
     def led() -> Any:
         service: Any = stock()
@@ -180,7 +184,7 @@ def _lead_clients(port: int, to: int, path: Path) -> None:
         base: Any = getattr(client, "_base_url", None)
         if getattr(base, "port", None) == port and base.host in _LOOPBACK_NAMES:
             client._base_url = base.with_port(to)
-            client._connector = door.connector(getattr(client.connector, "limit", 100))
+            client._connector = address.connector(getattr(client.connector, "limit", 100))
         return service
 
     proxy.get_current_service = led
@@ -193,5 +197,5 @@ def _expanded(command: list[str]) -> list[str]:
 
 
 def _escaped(command: list[str]) -> list[str]:
-    """What BentoML, which expands variables too, makes the same of again."""
+    """Escapes an argument, because BentoML expands variables in it."""
     return [argument.replace("$", "$$") for argument in command]

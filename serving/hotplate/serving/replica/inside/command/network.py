@@ -1,10 +1,10 @@
-"""A network namespace for the program of a custom command, so that the port it takes is its own;
-runs in the replica (Python >= 3.9).
+"""A network namespace for the program of a custom command, so that its port is its own; runs in the
+replica (Python >= 3.9).
 
-Only the program lives there, the worker does not. What arrives at a Unix socket, which the replica
-alone sees, is taken in to the program's port. Out of it lead the ports of this machine's loopback
-that the replica's variables name (dependencies, a mirror, a database), and an HTTP proxy for
-everything else.
+Only the program lives there, the worker does not. Connections to a Unix socket, which only the
+replica sees, are passed on to the program's port. The ways out lead to the ports of this machine's
+loopback that the replica's variables name (dependencies, a mirror, a database), and to an HTTP
+proxy for everything else.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ NAMED = re.compile(r"(?:\blocalhost|\b127\.0\.0\.1|\[::1\]):(\d{1,5})\b")
 """A port of loopback in the value of a variable."""
 _ANSWER_BYTES = 1 << 12
 _LIMIT_S = 30.0
-"""For what takes a tenth of a second, on a machine that is busy."""
+"""Limit for what takes a tenth of a second, on a busy machine."""
 _FDS_MAX = 250
-"""The kernel passes 253 at a time."""
+"""The kernel passes 253 descriptors at a time."""
 
 
 class Network:
-    """Made for one program, which has it until this process ends."""
+    """The network of one program, which has it until this process ends."""
 
-    def __init__(self, port: int, door: Path, texts: Iterable[str]) -> None:
-        """Callers of `door`, a Unix socket, reach `port` inside; the loopback ports that `texts`
-        name lead out. Raises OSError where there can be none."""
+    def __init__(self, port: int, address: Path, texts: Iterable[str]) -> None:
+        """Callers of `address`, a Unix socket, reach `port` inside; the loopback ports in `texts`
+        lead out. Raises OSError if no network can be made."""
         outward = [named for named in _named(texts) if named != port][:_FDS_MAX]
         ours, theirs = socket.socketpair()
-        with theirs, _listening(door) as listener:
+        with theirs, _listening(address) as listener:
             numbers = (theirs.fileno(), listener.fileno(), port, 0, *outward)
             self._process = subprocess.Popen(
                 [*_program("make"), *map(str, numbers)],
@@ -66,20 +66,20 @@ class Network:
         )
 
     def command(self, program: list[str]) -> list[str]:
-        """What starts the program in there."""
+        """The beginning of the command that starts the program in the network."""
         return [*_program("enter"), str(self.pid), str(self._proxy), "--", *program]
 
-    def when_lost(self, lost: Callable[[], None]) -> None:
-        """Call `lost`, in a thread, should the namespace's process end before this one."""
+    def when_lost(self, on_lost: Callable[[], None]) -> None:
+        """Calls `on_lost`, in a thread, if the namespace's process ends before this one."""
 
         def wait() -> None:
             self._process.wait()
-            lost()
+            on_lost()
 
         threading.Thread(target=wait, name="network", daemon=True).start()
 
     def _listeners(self) -> list[socket.socket]:
-        """Of the ways out, in their order. Raises OSError."""
+        """The listening sockets of the ways out, in their order. Raises OSError."""
         said = self._channel.recv(_ANSWER_BYTES)
         if said == b"made":
             _map_users(self.pid)
@@ -90,19 +90,19 @@ class Network:
         raise OSError(said.decode(errors="replace") or "who was to make it has ended")
 
 
-def carried(door: Path, port: int) -> None:
-    """Callers of `door`, a Unix socket, reach `port` of this very machine. Raises OSError."""
-    _serve([(_listening(door), to_port(port))])
+def carried(address: Path, port: int) -> None:
+    """Callers of `address`, a Unix socket, reach `port` of this very machine. Raises OSError."""
+    _serve([(_listening(address), to_port(port))])
 
 
-def _listening(door: Path) -> socket.socket:
+def _listening(address: Path) -> socket.socket:
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     with suppress(FileNotFoundError):
-        door.unlink()
-    folder = os.open(door.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        address.unlink()
+    folder = os.open(address.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        listener.bind(f"/proc/self/fd/{folder}/{door.name}")
-        door.chmod(0o600)
+        listener.bind(f"/proc/self/fd/{folder}/{address.name}")
+        address.chmod(0o600)
         listener.listen(2048)
     except OSError:
         listener.close()
@@ -117,13 +117,13 @@ def _program(verb: str) -> list[str]:
 
 
 def _named(texts: Iterable[str]) -> list[int]:
-    """The ports of loopback that are in there, each once."""
+    """The ports of loopback in the texts, each once."""
     found = {int(port) for text in texts for port in NAMED.findall(text)}
     return sorted(port for port in found if 0 < port < 1 << 16)
 
 
 def _map_users(pid: int) -> None:
-    """Those in the namespace are who they are here. Raises OSError."""
+    """Maps the users in the namespace to the same users here. Raises OSError."""
     if os.path.samefile(f"/proc/{pid}/ns/user", "/proc/self/ns/user"):
         return
     for name, own in (("uid_map", os.geteuid()), ("gid_map", os.getegid())):
@@ -144,7 +144,7 @@ def _write(path: str, text: str) -> None:
 
 
 def _serve(handlers: list[tuple[socket.socket, Handler]]) -> None:
-    """Have connections handled in a thread, as long as this process lives."""
+    """Has connections handled in a thread, for as long as this process lives."""
 
     async def serve() -> None:
         servers = [await asyncio.start_server(handle, sock=each) for each, handle in handlers]

@@ -36,7 +36,7 @@ _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 
 
 def make(channel: socket.socket, listener: socket.socket, port: int, outward: list[int]) -> None:
-    """Returns when nobody needs the namespace."""
+    """Makes the namespace, and returns when it is no longer needed."""
     try:
         _unshare()
         channel.sendall(b"made")
@@ -74,7 +74,7 @@ async def _carry_in(channel: socket.socket, listener: socket.socket, port: int) 
 
 
 def _unshare() -> None:
-    """With users of our own only where we may not do without."""
+    """Unshares the network, with a user namespace only if it cannot be done without."""
     try:
         _call("unshare", _NEWNET)
     except PermissionError:

@@ -1,9 +1,9 @@
 """How a replica's worker reaches the program of its command; runs in the replica (Python >= 3.9).
 
-BentoML asks a port of this machine. A program in a network of its own has none here: it is reached
-by a Unix socket in the replica's folder, so that nobody else on this machine reaches it. Which of
-the two it is shows as the program starts, after BentoML has made its clients; so they look at each
-connection.
+BentoML uses a port of this machine. A program in a network of its own has none here: it is reached
+by a Unix socket in the replica's folder, so that no other process on this machine reaches it. Which
+of the two applies is known when the program starts, after BentoML has made its clients; so they
+check at each connection.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import httpx
 
 
 class ProgramAddress:
-    """A Unix socket that may be there."""
+    """The address of a program: a Unix socket, if that exists."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -30,7 +30,7 @@ class ProgramAddress:
     def there(self) -> bool:
         return self._path.exists()
 
-    def lead(self, proxy: Any) -> None:
+    def redirect_clients(self, proxy: Any) -> None:
         """Have the clients that BentoML's module makes go by the socket once it is there."""
         proxy.aiohttp = _Instead(aiohttp, TCPConnector=self.connector)
         proxy.httpx = _Instead(httpx, AsyncClient=self.httpx_client)
@@ -43,25 +43,25 @@ class ProgramAddress:
 
 
 class _Connector(aiohttp.UnixConnector):
-    def __init__(self, door: ProgramAddress, limit: int) -> None:
-        super().__init__(door.name, limit=limit)
-        self._door = door
+    def __init__(self, address: ProgramAddress, limit: int) -> None:
+        super().__init__(address.name, limit=limit)
+        self._address = address
         self._ports = aiohttp.TCPConnector()
 
     async def _create_connection(self, *request: Any) -> Any:
-        if self._door.there:
+        if self._address.there:
             return await super()._create_connection(*request)
         return await self._ports._create_connection(*request)
 
 
 class _Transport(httpx.AsyncBaseTransport):
-    def __init__(self, door: ProgramAddress) -> None:
-        self._door = door
-        self._socket = httpx.AsyncHTTPTransport(uds=door.name)
+    def __init__(self, address: ProgramAddress) -> None:
+        self._address = address
+        self._socket = httpx.AsyncHTTPTransport(uds=address.name)
         self._ports = httpx.AsyncHTTPTransport()
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        by = self._socket if self._door.there else self._ports
+        by = self._socket if self._address.there else self._ports
         return await by.handle_async_request(request)
 
     async def aclose(self) -> None:
@@ -70,7 +70,7 @@ class _Transport(httpx.AsyncBaseTransport):
 
 
 class _Instead(ModuleType):
-    """A module with something else in some places."""
+    """A module with some attributes replaced."""
 
     def __init__(self, stock: ModuleType, **instead: Any) -> None:
         super().__init__(stock.__name__)

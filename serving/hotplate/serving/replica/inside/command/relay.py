@@ -24,7 +24,7 @@ _PIECE_BYTES = 1 << 16
 
 
 def to_port(port: int, hosts: Sequence[str] = LOOPBACK) -> Handler:
-    """What takes each connection on to that port, of the first host where somebody listens."""
+    """Takes each connection on to that port, at the first host that listens on it."""
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         for host in hosts:
@@ -40,7 +40,7 @@ def to_port(port: int, hosts: Sequence[str] = LOOPBACK) -> Handler:
 
 
 async def proxy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """One request of a program to whom we are its HTTP proxy; a tunnel for `CONNECT`."""
+    """One request of a program to the HTTP proxy; a tunnel for `CONNECT`."""
     try:
         head = await reader.readuntil(b"\r\n\r\n")
         line, _, fields = head.partition(b"\r\n")
@@ -66,9 +66,9 @@ async def proxy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 async def carry(one: Streams, other: Streams) -> None:
-    """Bytes both ways, until each side has ended its own or one has broken off."""
+    """Copies bytes both ways, until each side has ended or one has broken off."""
     try:
-        await asyncio.gather(_pour(one[0], other[1]), _pour(other[0], one[1]))
+        await asyncio.gather(_copy_stream(one[0], other[1]), _copy_stream(other[0], one[1]))
     except OSError:
         pass
     finally:
@@ -81,7 +81,7 @@ async def _end(writer: asyncio.StreamWriter) -> None:
         await writer.wait_closed()
 
 
-async def _pour(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+async def _copy_stream(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
     while data := await source.read(_PIECE_BYTES):
         sink.write(data)
         await sink.drain()
@@ -90,8 +90,8 @@ async def _pour(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> Non
 
 
 def _once(fields: bytes) -> bytes:
-    """A request's fields for its server: the connection is for this one only, because the next
-    may be for another server."""
+    """A request's fields for its server: the connection is for this request only, because the next
+    one may be for another server."""
     lines = fields[:-4].split(b"\r\n")
     ours = (b"connection:", b"proxy-connection:", b"proxy-authorization:", b"keep-alive:")
     kept = [line for line in lines if line and not line.lower().startswith(ours)]
@@ -99,7 +99,7 @@ def _once(fields: bytes) -> bytes:
 
 
 def _upstream(host: str, port: int, tunnel: bool) -> tuple[tuple[str, int], bytes] | None:
-    """The address of the proxy that this machine has for it, and what tells that who we are."""
+    """The address of this machine's own proxy for the URL, and our credentials there."""
     proxies = getproxies_environment()
     told = proxies.get("https" if tunnel else "http") or proxies.get("all") or ""
     url = urlsplit(told if "://" in told else f"http://{told}")

@@ -1,10 +1,10 @@
-"""What BentoML must not see of the cloud's variables, which the service's own code sees; runs in
-the replica (Python >= 3.9).
+"""Variables of the cloud that BentoML must not see, though the service's own code sees them; runs
+in the replica (Python >= 3.9).
 
-Where `BENTOCLOUD_DEPLOYMENT_URL` is set, BentoML takes the queue and the balancer of BentoCloud to
-be around it: a service's calls to itself leave by the public address and need a slot and a token,
-tasks that the replica keeps fail, and `get_hosts` asks a dependency's address in a protocol that
-the gateway does not have.
+If `BENTOCLOUD_DEPLOYMENT_URL` is set, BentoML assumes the queue and the balancer of BentoCloud: a
+service's calls to itself use the public address and need a slot and a token, tasks that the replica
+keeps fail, and `get_hosts` queries a dependency's address in a protocol that the gateway does not
+have.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ READERS = ("_bentoml_impl.server.app", "_bentoml_sdk.service.factory")
 
 
 def hide_url() -> None:
-    """Let BentoML's own modules find no URL of the deployment, and all others find it."""
+    """Hides the URL of the deployment from BentoML's own modules, and from no others."""
     for name in READERS:
         module: Any = import_module(name)
         if getattr(module, "os", None) is os:
@@ -30,7 +30,7 @@ def hide_url() -> None:
 
 
 class _Os(ModuleType):
-    """The module `os` with one variable less."""
+    """The module `os` without one variable."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)

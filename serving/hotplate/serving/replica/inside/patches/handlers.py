@@ -30,12 +30,13 @@ UPGRADE = b"upgrade"
 as in an environment without a library for those, the gateway is to know."""
 ANY, WEBSOCKET, TASK = range(3)
 ROW = 3
-"""Counts of a process: all its handlers, those of WebSockets, those of kept tasks."""
+"""The counts of a process: all its handlers, those of WebSockets, those of kept tasks."""
 CELL_BYTES = 8
 
 
 class Running:
-    """How many handlers run in the processes of a replica: each counts in a row of its own."""
+    """The number of handlers that run in a replica's processes; each process has a row of its
+    own."""
 
     def __init__(self, worker: int = 1, workers: int = 1, fd: Optional[int] = None) -> None:  # noqa: UP045
         """`worker` counts from 1. `fd` is memory that `share` made for several."""
@@ -53,7 +54,7 @@ class Running:
         return fd
 
     def count(self, kind: int = ANY) -> int:
-        """How many of that kind run in all processes."""
+        """How many handlers of that kind run in all processes."""
         return sum(self._cells[kind::ROW])
 
     def begin(self, kind: int = ANY) -> None:
@@ -69,7 +70,8 @@ class Running:
 
 
 class HandlerWatch(Middleware):
-    """The outermost layer. What a gateway has given up before it began does not begin."""
+    """The outermost layer. A request that the gateway has given up before it began does not
+    begin."""
 
     def __init__(self, app: Application, running: Running) -> None:
         super().__init__(app)

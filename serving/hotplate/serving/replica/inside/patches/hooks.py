@@ -10,7 +10,7 @@ Application = Callable[..., Awaitable[None]]
 
 TASK_ID = b"hotplate-task-id"
 ANSWER_BYTES = b"hotplate-answer-bytes"
-"""On an answer that ends later than what it says: how much of it is for the caller."""
+"""On a response that ends later than its length: how much of it is for the caller."""
 
 
 BYSTANDERS: set[int] = set()
@@ -70,8 +70,9 @@ class StartWatch(Middleware):
 
 
 class LocalClient(Middleware):
-    """Says that who asks is on this machine, which no Unix socket says: outside of all that looks
-    at a request's `client`, above all of what takes it from `X-Forwarded-For`."""
+    """Sets the client's address to this machine's, because a Unix socket has none. It is outside of
+    everything that reads a request's `client`, above all of what takes it from
+    `X-Forwarded-For`."""
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "lifespan" and not scope.get("client"):
@@ -94,10 +95,9 @@ def set_client_address() -> None:
 
 
 def pass_on(number: int, _: Any) -> None:
-    """Answer SIGTERM like a shell in front of its command: ask the children to end, wait for them,
-    end too. BentoML looks after its command's program only once that is healthy, and whoever
-    outlives the replica's first process is killed.
-    """
+    """Handles SIGTERM like a shell in front of its command: has the children end, waits for them,
+    and ends too. BentoML looks after its command's program only once that is healthy, and what
+    outlives the replica's first process is killed."""
     import psutil
 
     children = [each for each in psutil.Process().children() if each.pid not in BYSTANDERS]
@@ -160,12 +160,14 @@ def _promise(name: bytes, value: bytes) -> tuple[bytes, bytes]:
 
 
 class CommandWatch(Middleware):
-    """Tells when the program of a custom command has ended by itself: BentoML does not look."""
+    """Reports that the program of a custom command has ended by itself, which BentoML does not
+    check."""
 
     def __init__(self, app: Application, context: Any, ended: Callable[[int], None]) -> None:
         super().__init__(app)
         self._context = context
-        """The service's; BentoML puts the process into its `state` when the program is healthy."""
+        """The service's context; BentoML puts the process into its `state` when the program is
+        healthy."""
         self._ended = ended
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:

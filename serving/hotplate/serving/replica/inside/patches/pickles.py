@@ -1,8 +1,8 @@
-"""Whose pickles a service reads; runs in the replica (Python >= 3.9).
+"""Which pickles a service reads; runs in the replica (Python >= 3.9).
 
-To read a pickle is to run what its writer likes. BentoML reads them in both directions: requests of
-services that call this one, which the gateway has asked for the revision's secret, and the answers
-of those that it calls. Here an answer is read if a service of the same revision has given it.
+A pickle runs its writer's code when it is read. BentoML reads them in both directions: requests of
+services that call this one, whose secret the gateway has checked, and responses of services that it
+calls. Here a response is read only if a service of the same revision has sent it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Iterator  # noqa: UP035
 from hotplate.serving.replica.inside.patches.siblings import Siblings
 
 _trusted: ContextVar[bool] = ContextVar("trusted", default=False)
-"""Whether what is being read comes from a service of the same revision."""
+"""Whether the response that is being read comes from a service of the same revision."""
 
 
 SENTENCE = (
@@ -53,7 +53,7 @@ def read_pickles_of(siblings: Siblings) -> None:
 
 
 def _trust_answers(kind: Any, siblings: Siblings) -> None:
-    """Those that clients of this kind get from siblings, unless they were led elsewhere."""
+    """Trusts responses that clients of this kind get from siblings, unless they were redirected."""
     from bentoml.exceptions import BentoMLException
 
     read = kind._deserialize_output

@@ -1,11 +1,12 @@
-"""What a replica answers to `GET /readyz`; runs in the replica (Python >= 3.9).
+"""What a replica responds to `GET /readyz`; runs in the replica (Python >= 3.9).
 
-BentoML's answer is for the whole chain: it asks each service that this one calls, waits 5 s for it
-inside, and that one asks the next. Here the gateway holds what is for a service until everything
-that it calls is ready, so a replica answers for itself and takes its own bento's services for
-granted. Of what it calls by URL alone (`depends(url=…)`, `depends(deployment=…)`) the gateway knows
-nothing, so that is asked; but not by the platform's own checks, `GET /readyz?of=itself`: they would
-keep other deployments awake, and end a replica because another is down.
+BentoML's response is for the whole chain: it asks each service that this one calls, waits 5 s for
+it, and that one asks the next. Here the gateway holds a service's requests until everything that it
+calls is ready, so a replica answers for itself and takes its own bento's services for granted. The
+gateway knows nothing about services that it calls by URL alone (`depends(url=…)`,
+`depends(deployment=…)`), so the replica asks those; but not for the platform's own checks,
+`GET /readyz?of=itself`: they would keep other deployments awake, and end a replica because another
+one is down.
 """
 
 from __future__ import annotations

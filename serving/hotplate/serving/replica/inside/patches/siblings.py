@@ -1,9 +1,9 @@
 """How a service calls the others of its revision; runs in the replica (Python >= 3.9).
 
-Their addresses answer only what carries the revision's secret. It is the password in the URLs that
-the replica is given for them: HTTP clients make `Authorization: Basic` of it, in whatever program.
-In the replica's own processes the HTTP libraries that services use put it into a field of its own
-and take it out of the URL: so a caller's own `Authorization` goes along, and no log has the secret.
+Their addresses accept only requests with the revision's secret. It is the password in the URLs that
+the replica gets for them: HTTP clients of any program make `Authorization: Basic` of it. In the
+replica's own processes the HTTP libraries that services use send it in a field of its own and take
+it out of the URL: so a caller's own `Authorization` is passed along, and no log has the secret.
 """
 
 from __future__ import annotations
@@ -19,38 +19,38 @@ USER = "hotplate"
 FIELD = "Hotplate-Secret"
 HIDDEN = "***"
 _HTTPX = ("httpx", "httpx2")
-"""Libraries of one making: what is said here of httpx is so in both."""
+"""Libraries with the same code: what is written here for httpx applies to both."""
 _LOOPBACK = {"localhost": "127.0.0.1"}
 
 
 def calling_url(host: str, port: int, secret: str) -> str:
-    """The URL of a service for those that may call it."""
+    """The URL of a service for its callers."""
     return f"http://{USER}:{secret}@{host}:{port}" if secret else f"http://{host}:{port}"
 
 
 class Siblings:
-    """The services that one service calls."""
+    """The sibling services that one service calls."""
 
     def __init__(self, urls: Mapping[str, str]) -> None:
         """`urls`, by name, are as `calling_url` makes them."""
         self._secrets: dict[tuple[str, int | None], str] = {}
         self._signing: set[str] = set()
-        """Libraries that put it into the field by now."""
+        """Libraries that send the secret in a field by now."""
         for url in urls.values():
             parts = urlsplit(url)
             self._secrets[(parts.hostname or "", parts.port)] = parts.password or ""
 
     @property
     def any(self) -> bool:
-        """Whether it calls any."""
+        """Whether the service calls any."""
         return bool(self._secrets)
 
     def secret_of(self, host: str | None, port: int | None) -> str:
-        """What is to be shown to who listens there; "" = nothing."""
+        """The secret for the server at this address; "" = none."""
         return self._secrets.get((_LOOPBACK.get(host or "", host or ""), port), "")
 
     def include(self, url: str) -> bool:
-        """Whether it leads to one of them."""
+        """Whether the URL leads to one of them."""
         parts = urlsplit(url)
         host = parts.hostname or ""
         return (_LOOPBACK.get(host, host), parts.port) in self._secrets
@@ -85,7 +85,7 @@ class Siblings:
         kind.getMessage = told
 
     def _sign_standard_library(self, _: Any) -> None:
-        """What `urllib`, urllib3 and requests are made of."""
+        """Signs requests of `http.client`, on which `urllib`, urllib3 and requests are built."""
         kind: Any = HTTPConnection
         split, begin, put = kind._get_hostport, kind.putrequest, kind.putheader
 
@@ -125,7 +125,8 @@ class Siblings:
             return request
 
         def signed(request: Any) -> Any:
-            """Each request on its own: the field must not go where one is redirected to."""
+            """Signs each request by itself: the field must not be sent where a request is
+            redirected to."""
             request.headers.pop(FIELD, None)
             if secret := self.secret_of(request.url.host, request.url.port):
                 request.headers[FIELD] = secret

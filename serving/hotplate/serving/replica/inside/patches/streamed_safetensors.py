@@ -16,7 +16,7 @@ __all__ = ["WeightsSpan", "install", "weights_span"]
 
 _NAME = "safe_open"
 _HOME = "safetensors._safetensors_rust"
-"""Keeps the original, for the paths that are not ours."""
+"""The original, for paths that are not the agent's."""
 
 
 def install() -> None:

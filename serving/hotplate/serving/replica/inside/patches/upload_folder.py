@@ -9,12 +9,10 @@ from pathlib import Path
 FOLDER = "tmp"
 
 
-def keep_beside(bento: Path) -> None:
-    """Put them on the file system that the bento's files are on, as in a container.
-
-    `/tmp` is another one within walls: a service that keeps what it was sent by `Path.rename`
-    would be told that its two folders are on different devices.
-    """
+def store_beside(bento: Path) -> None:
+    """Puts uploaded files on the file system of the bento's files, as in a container. An isolated
+    replica's `/tmp` is another file system: a service that moves an upload with `Path.rename` would
+    get an error that its two folders are on different devices."""
     with suppress(ImportError, AttributeError):  # of another BentoML, which has them elsewhere
         from bentoml._internal.context import request_tempdir_pool
 
