@@ -114,7 +114,7 @@ class PageRefused(GatewayError):
 
 
 class Misdirected(GatewayError):
-    """A browser sends it to a name that is none of ours: somebody else's name may lead here."""
+    """A browser sends it to a name that is none of ours: an attacker's name may lead here."""
 
     code = "misdirected_request"
     status = 421

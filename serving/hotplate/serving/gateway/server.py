@@ -1,4 +1,4 @@
-"""The gateway as a process: started, told its routes, stopped by a signal."""
+"""The gateway as a process: its start, the source of its routes, its end by a signal."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def add_hub_model(cache: Path, beside: Path, url: HubUrl, files: Mapping[str, st
         _link_or_copy(Path(path), target)
         listed[name] = {"size": target.stat().st_size, "blob_id": ""}
     for folder, _, _ in os.walk(beside):
-        os.chmod(folder, 0o755)  # its readers are another user, who is shown it and no other's
+        os.chmod(folder, 0o755)  # its readers are another user, which sees no other replica's
     (cache / model / "trees").mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(FileExistsError):  # another revision of the model made it
         (cache / model / "snapshots").symlink_to(snapshot.parent, target_is_directory=True)

@@ -64,7 +64,7 @@ def _write(folder: Path, contents: dict[PurePosixPath, bytes]) -> None:
         path = draft / place
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
-    # Else each start compiles them, for nobody who imports them may write there. They never change.
+    # Otherwise each start would compile them, since replicas may not write there.
     compile_dir(
         draft,
         quiet=2,
@@ -79,6 +79,6 @@ def _write(folder: Path, contents: dict[PurePosixPath, bytes]) -> None:
     try:
         os.rename(draft, folder)
     except OSError:
-        shutil.rmtree(draft, ignore_errors=True)  # somebody else was first, with the same content
+        shutil.rmtree(draft, ignore_errors=True)  # another process was first, with the same content
         if not folder.exists():
             raise

@@ -59,14 +59,14 @@ def slots(
     """The slots of one replica.
 
     `config` is a BentoML service configuration with the deployment's overrides applied, `cpus` the
-    CPU cores that the replica gets (0 = not limited). `reported` is what a replica has said of the
+    CPU cores that the replica gets (0 = not limited). `reported` is a replica's report on the
     service (`methods.py`); None = none has been ready yet. `label` is a number, AUTO, or empty.
-    `learnt` is the number that its replicas have come to; 0 = they have come to none.
+    `learnt` is the number that its replicas have learnt; 0 = there is none.
 
-    A label goes first, then what the author or the deployment wrote, as `traffic.concurrency` or
-    `max_concurrency`. Else only sync methods have as many calls as can run, workers x threads; the
-    rest, and what is not known yet, learn. Nobody's tasks share with other methods unless a number
-    is set for both.
+    A label has precedence, then what the author or the deployment wrote, as `traffic.concurrency`
+    or `max_concurrency`. Otherwise services of sync methods have as many slots as calls can run,
+    workers x threads; the number of all others, and of those not known yet, is learnt. Tasks share
+    slots with other methods only if a number is set for both.
     """
     if label and label != AUTO:
         return SlotCount(int(label), LABEL, CONCURRENCY_LABEL)

@@ -7,12 +7,11 @@ import math
 import pytest
 
 from hotplate.serving.gateway.errors import BadRequest, MethodRefused, UnknownCoding
+from hotplate.serving.gateway.http1.fields import Field, last_chunk
 from hotplate.serving.gateway.http1.request_head import (
     REQUEST_ID_BYTES,
-    Field,
     RequestHead,
     for_owner,
-    last_chunk,
     read_request,
 )
 from hotplate.serving.gateway.protocol.headers import DUE, SECRET, TASK_ID

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hotplate.serving.gateway.http1.request_head import Field, RequestHead, read_request
+from hotplate.serving.gateway.http1.fields import Field
+from hotplate.serving.gateway.http1.request_head import RequestHead, read_request
 from hotplate.serving.gateway.http1.response_head import (
     ResponseHead,
     is_interim,
@@ -103,12 +104,12 @@ def test_what_was_written_once_is_not_written_again() -> None:
     head.to_caller(asked(http10=True), b"1", keep_alive=True)
     head.to_caller(asked(b"HEAD"), b"2", keep_alive=True)
     head.to_caller(asked(), b"3", keep_alive=False)
-    assert head.made is None
+    assert head.written is None
     head.to_caller(asked(), b"4", keep_alive=True)
-    made = head.made
+    made = head.written
     assert made is not None
     head.to_caller(asked(), b"5", keep_alive=True)
-    assert head.made is made
+    assert head.written is made
 
 
 def test_what_is_the_connections_own_stays_here() -> None:
@@ -120,7 +121,7 @@ def test_what_is_the_connections_own_stays_here() -> None:
         (b"Set-Cookie", b"a"),
         (b"Set-Cookie", b"b"),
     )
-    assert head.kept == [b"Set-Cookie: a\r\n", b"Set-Cookie: b\r\n"]
+    assert head.lines == [b"Set-Cookie: a\r\n", b"Set-Cookie: b\r\n"]
 
 
 @pytest.mark.parametrize(

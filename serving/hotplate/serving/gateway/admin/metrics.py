@@ -1,6 +1,6 @@
-"""What a gateway counts, and how Prometheus reads it.
+"""A gateway's counters for Prometheus.
 
-Counting is adding to plain numbers; the Prometheus objects are made only when somebody scrapes.
+To count is to add to plain numbers; the Prometheus objects are made only for a scrape.
 """
 
 from __future__ import annotations

@@ -87,8 +87,8 @@ def admit(
     if route.internal:
         refuse_strangers(route, request)
     if route.cors is not None and is_preflight(request):
-        status, lines, said = preflight(route.cors, request)
-        return Local(said, status, lines)
+        status, lines, body = preflight(route.cors, request)
+        return Local(body, status, lines)
     if (request.origin or request.site) and not route.internal:
         _check_page(route, request, limits.hosts)
     if route.token_digests is not None:
@@ -201,9 +201,9 @@ def _check_page(route: Route, request: RequestHead, hosts: Sequence[str]) -> Non
 
     Another deployment's page is another origin's: its author may be hostile to this one.
     """
-    said = OwnHosts(route.host, tuple(hosts)).refusal([_text(request.host)])
-    if said:
-        raise Misdirected(f"{route.name}: {said}")
+    refusal = OwnHosts(route.host, tuple(hosts)).refusal([_text(request.host)])
+    if refusal:
+        raise Misdirected(f"{route.name}: {refusal}")
     if route.cors_in_replica:
         return
     browsed = RequestContext(

@@ -53,11 +53,11 @@ def why_refused(route: Route, request: RequestHead) -> GatewayError | None:
 def is_the_secret(route: Route, authorization: bytes) -> bool:
     """Whether this field has the secret, which is for the gateway only and is no caller's
     credential."""
-    scheme, _, said = authorization.partition(b" ")
+    scheme, _, credentials = authorization.partition(b" ")
     if not route.internal or scheme.lower() != b"basic":
         return False
     try:
-        user, _, password = base64.b64decode(said.strip(), validate=True).partition(b":")
+        user, _, password = base64.b64decode(credentials.strip(), validate=True).partition(b":")
     except binascii.Error:
         return False
     return user == USER and _opens(route, password)

@@ -167,7 +167,7 @@ class RouteListener:
             return await self._listen_at(other, port) if other else None
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
-                log.warning("%s: somebody else listens on %s:%s", self._name, other, port)
+                log.warning("%s: another program listens on %s:%s", self._name, other, port)
             return None
 
     async def _bind(self, host: str, port: int, *, shared: bool) -> asyncio.Server:

@@ -51,8 +51,8 @@ class Backup:
     def receive(self, packet: bytes, descriptors: list[int]) -> bool:
         """Takes one packet of its gateway; returns whether more will follow."""
         if not self.name[0]:
-            said = json.loads(packet)
-            self.name = said["gateway"], said["deployment"]
+            hello = json.loads(packet)
+            self.name = hello["gateway"], hello["deployment"]
         elif descriptors:
             number, _, replica = packet[1:].partition(b" ")
             self.connections[int(number)] = BackedUpConnection(

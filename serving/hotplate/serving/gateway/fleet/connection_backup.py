@@ -121,7 +121,7 @@ class ConnectionBackup:
             return
         try:
             socket.send_fds(self._connection, [packet], descriptors)
-        except OSError:  # it ends, or has no time: all is said anew on another line
+        except OSError:  # it ends, or is busy: everything is sent again on another connection
             self._disconnect()
 
     def _disconnect(self) -> None:

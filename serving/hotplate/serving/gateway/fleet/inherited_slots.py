@@ -132,19 +132,19 @@ class InheritedSlots:
         for replica in route.replicas:
             count, at = taken.slots.get(key_of(replica.id), (0, 0.0))
             if killed and count:
-                said, asked_at = self._running.get(replica.id, (Handlers(), 0.0))
-                if replica.worker and said is not None:
+                handlers, asked_at = self._running.get(replica.id, (Handlers(), 0.0))
+                if replica.worker and handlers is not None:
                     fresh = now - asked_at < AGAIN_S
                     waits = now - killed_at < self._abandon_s
-                    running = _of_route(said, route) - (0 if waits else said.websockets)
+                    running = _of_route(handlers, route) - (0 if waits else handlers.websockets)
                     count = min(count, running) if fresh else replica.concurrency
                 else:
-                    told = 0
+                    shown = 0
                     if backup is not None:
                         most_s = max(quiet_s, route.timeout_s)
-                        told, count = backup.still_taken(replica.id, count, now, quiet_s, most_s)
+                        shown, count = backup.still_taken(replica.id, count, now, quiet_s, most_s)
                     recent = now - quiet_s < at <= now  # a time to come is of before a reboot
-                    count = told + count if recent else told
+                    count = shown + count if recent else shown
             if count:
                 remaining[replica.id] = count
         return remaining
@@ -152,15 +152,15 @@ class InheritedSlots:
     async def _ask(self, replicas: Iterable[ReplicaRoute], taken: Callable[[str], int]) -> None:
         """Asks the workers, at times when only requests of other gateways can run there."""
         asked = [r for r in replicas if r.worker and r.id in self.slots and not taken(r.id)]
-        answers = await asyncio.gather(*(ask_running(replica.address) for replica in asked))
+        counted = await asyncio.gather(*(ask_running(replica.address) for replica in asked))
         now = asyncio.get_running_loop().time()
-        for replica, said in zip(asked, answers, strict=True):
+        for replica, handlers in zip(asked, counted, strict=True):
             if not taken(replica.id):
-                self._running[replica.id] = said, now
+                self._running[replica.id] = handlers, now
 
 
-def _of_route(said: Handlers, route: Route) -> int:
+def _of_route(handlers: Handlers, route: Route) -> int:
     """The handlers in a worker whose slots are the route's."""
     if route.name.endswith(TASKS):
-        return said.tasks + said.websockets
-    return said.running - said.tasks if route.tasks_apart else said.running
+        return handlers.tasks + handlers.websockets
+    return handlers.running - handlers.tasks if route.tasks_apart else handlers.running

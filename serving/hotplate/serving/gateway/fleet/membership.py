@@ -104,7 +104,9 @@ class Fleet:
         self._member = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(self._member, fcntl.LOCK_EX)
         self._write(self._seat)
-        draft.rename(self.folder / (self.id + MEMBER))  # nobody sees it without lock and content
+        draft.rename(
+            self.folder / (self.id + MEMBER)
+        )  # others see it with its lock and content only
 
     def leave(self) -> None:
         """Leaves the fleet, and releases what it owns. The last gateway leaves only the files that
@@ -116,7 +118,7 @@ class Fleet:
         if not self.look():
             for path in self.folder.glob("*" + OWNER):
                 path.unlink(missing_ok=True)
-            with suppress(OSError):  # somebody else comes, or slots are taken
+            with suppress(OSError):  # another gateway joins, or slots are taken
                 self.folder.rmdir()
         if self._folder_descriptor >= 0:
             os.close(self._folder_descriptor)

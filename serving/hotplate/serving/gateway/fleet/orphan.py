@@ -68,7 +68,7 @@ class Orphan:
         try:
             response.feed(data)
         except BadResponse:
-            self._end(answered=True)  # nobody goes on with it
+            self._end(answered=True)  # it is not read any further
         if response.ended:
             self._end(answered=True)
 

@@ -33,9 +33,9 @@ async def ask_running(address: str) -> Handlers | None:
     try:
         async with asyncio.timeout(ANSWER_S):
             opened = await open_streams(address)
-            said = await _ask(*opened, RUNNING_PATH)
-            of_them = (int(said.get(kind, 0)) for kind in ("websockets", "tasks"))
-            return Handlers(int(said["running"]), *of_them)
+            report = await _ask(*opened, RUNNING_PATH)
+            of_them = (int(report.get(kind, 0)) for kind in ("websockets", "tasks"))
+            return Handlers(int(report["running"]), *of_them)
     except (ConnectionRefusedError, FileNotFoundError):
         return Handlers()
     except (OSError, ValueError, TypeError, KeyError):

@@ -110,8 +110,8 @@ class HeadReader:
         version = raw[max(0, end - 9) : end]  # compiled, no slice may end before it begins
         self.http10 = version == b" HTTP/1.0"
         if not self.http10 and version != b" HTTP/1.1":
-            said = raw[:end].rpartition(b" ")[2].decode("latin-1")
-            raise BadRequest(f"{said} is not spoken here; use HTTP/1.1.")
+            version_text = raw[:end].rpartition(b" ")[2].decode("latin-1")
+            raise BadRequest(f"{version_text} is not spoken here; use HTTP/1.1.")
         if end != len(self.method) + len(self.target) + 10:
             raise BadRequest("The request line has more spaces than two.")
 

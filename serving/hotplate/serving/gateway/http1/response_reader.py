@@ -195,7 +195,7 @@ class ResponseReader:
         self.ends_with_connection = head.ends_with_connection(self._method)
         self._response.on_head(head)
         if self._method == b"HEAD":
-            # The parser cannot be told that no body follows, so it is done with.
+            # The parser has no way to expect no body, so another one is needed.
             self.ended = True
             self._parser = httptools.HttpResponseParser(self)
 

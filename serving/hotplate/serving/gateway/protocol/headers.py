@@ -1,6 +1,6 @@
 """Header fields of our own, between control plane, gateways and our workers.
 
-Replicas are told the workers' in their own copy (`replica/inside/patches`), because that runs in
+Replicas have a copy of the workers' fields (`replica/inside/patches`), because their code runs in
 the user's environment.
 """
 

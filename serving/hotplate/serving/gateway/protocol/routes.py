@@ -1,4 +1,4 @@
-"""The gateway's instructions and reports: what it is told to serve, what it says of demand.
+"""The gateway's instructions and reports: the routes that it serves, and their demand.
 
 Everything here is plain data that travels as JSON between the control plane and a gateway,
 which may run on another machine.

@@ -133,7 +133,7 @@ class Dispatcher:
         peak, self._peak = self._peak, self.queue.in_flight + self.queue.queued
         return peak
 
-    # Those who want a slot
+    # What waits for a slot
 
     def submit(self, ticket: Ticket[Waiter], now: float) -> None:
         """A caller's request gets a slot, or waits for one."""

@@ -5,7 +5,7 @@ tickets whose state it has changed; the dispatcher then sends or refuses those. 
 
 * A ticket is bound to a replica only when it has that replica's slot, and one free slot releases
   one ticket (*metered release*), to the open replica with most free slots.
-* A slot comes back by `release` only. Whoever calls it must know that the replica's handler has
+* A slot comes back by `release` only. It is called only when the replica's handler is known to have
   ended; it is not enough that a caller left or that a time limit passed (*slot truth*). The one
   exception is a WebSocket whose handler does not end (`abandoned.py`): its ticket is withdrawn.
 * No ticket waits while a slot that it could have is free.

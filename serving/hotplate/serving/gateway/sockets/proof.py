@@ -26,13 +26,13 @@ class Proof:
     def __init__(self, secret: str) -> None:
         self._key = secret.encode()
 
-    def sign(self, gateway: str, said: str) -> str:
+    def sign(self, gateway: str, text: str) -> str:
         """The signature below what a gateway publishes."""
-        return self._of(_SAYS, gateway.encode(), said.encode()).hex()
+        return self._of(_SAYS, gateway.encode(), text.encode()).hex()
 
-    def verifies(self, signature: str, gateway: str, said: str) -> bool:
+    def verifies(self, signature: str, gateway: str, text: str) -> bool:
         """Whether the signature is that gateway's, for this text."""
-        return hmac.compare_digest(signature.encode(), self.sign(gateway, said).encode())
+        return hmac.compare_digest(signature.encode(), self.sign(gateway, text).encode())
 
     def _of(self, *parts: bytes) -> bytes:
         whole = b"".join(len(part).to_bytes(4, "big") + part for part in parts)
@@ -82,7 +82,9 @@ class ListeningSide:
 
 def check_user(connection: socket.socket) -> None:
     """Raises PermissionError if the other end is neither this user's nor root's."""
-    said = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    _, user, _ = struct.unpack("3i", said)
+    credentials = connection.getsockopt(
+        socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")
+    )
+    _, user, _ = struct.unpack("3i", credentials)
     if user not in (os.geteuid(), 0):
         raise PermissionError(f"user {user} is at the other end of a gateway's socket")

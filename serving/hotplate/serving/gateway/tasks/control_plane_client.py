@@ -189,7 +189,7 @@ async def _read_frame(response: aiohttp.ClientResponse) -> Frame:
 
 async def _why(route: str, response: aiohttp.ClientResponse) -> str:
     """The control plane's own message, in a sentence."""
-    said = await response.text()
+    message = await response.text()
     with contextlib.suppress(ValueError, KeyError, TypeError):
-        said = (await response.json())["error"]["message"]
-    return f"{route}: tasks cannot be kept or looked up now: {said}"
+        message = (await response.json())["error"]["message"]
+    return f"{route}: tasks cannot be kept or looked up now: {message}"

@@ -144,7 +144,7 @@ class TaskExchange(Exchange):
                 self.caller.submit_again(self.context.loop.time())
             else:
                 self.fail(error)
-        except Exception:  # nobody waits for this task: unanswered, the caller would wait for ever
+        except Exception:  # or else the caller would wait for ever
             log.exception("%s: a call of a task ended with a fault of the gateway", route)
             self.fail(TasksAway(f"{route}: the gateway failed at this call; try again."))
 

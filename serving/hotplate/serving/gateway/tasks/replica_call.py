@@ -85,7 +85,7 @@ class ReplicaCall:
                 self._writer.write(piece)
                 await self._writer.drain()
         except ConnectionError:
-            pass  # said by what is received
+            pass  # the receiving side reports it
         except BaseException:  # cancelled too: half a request must not look like a slow one
             self.close()
             raise

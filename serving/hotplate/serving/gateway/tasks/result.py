@@ -66,8 +66,8 @@ class TaskResult:
         """A result that an earlier gateway has left. Raises OSError, ValueError and KeyError."""
         with path.open("rb") as file:
             line = file.readline()
-            said = json.loads(line)
-        result = cls(path.parent, said["task_id"], said["gateway"], said["note"])
+            about = json.loads(line)
+        result = cls(path.parent, about["task_id"], about["gateway"], about["note"])
         result._path, result._begins_at = path, len(line)
         result.size_bytes = path.stat().st_size - len(line)
         return result
@@ -123,8 +123,8 @@ class TaskResult:
     def _spill(self) -> None:
         if self._file is None:
             self._file = self._draft.open("wb")
-            said = {"task_id": self.task_id, "gateway": self.gateway, "note": self.note}
-            self._begins_at = self._file.write(json.dumps(said).encode() + b"\n")
+            about = {"task_id": self.task_id, "gateway": self.gateway, "note": self.note}
+            self._begins_at = self._file.write(json.dumps(about).encode() + b"\n")
         self._file.write(self._buffer)
         self._buffer.clear()
 

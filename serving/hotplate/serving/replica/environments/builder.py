@@ -142,9 +142,9 @@ class EnvironmentBuilder:
         """What there is of one environment."""
         return EnvironmentFolder(self._root / self._owner(organization) / digest)
 
-    async def note_modules(self, environment: Environment, said: Any) -> None:
+    async def note_modules(self, environment: Environment, reported: Any) -> None:
         """Keep a replica's report of its imports."""
-        if names := module_names(said):
+        if names := module_names(reported):
             folder = EnvironmentFolder(environment.modules.parent)
             with suppress(OSError):  # a full disk, or an environment that is being removed
                 await asyncio.to_thread(folder.note_modules, names)
@@ -155,7 +155,7 @@ class EnvironmentBuilder:
         gone: dict[str, str] = {}
         for owner in self._owners():
             gone |= await self._sweep(owner, wanted, spare)
-        # As versions before organizations had their own: nobody uses these now.
+        # Older versions had one folder for all organizations, which is no longer used.
         gone |= await self._sweep(self._root, wanted, 0)
         return gone
 
@@ -190,7 +190,7 @@ class EnvironmentBuilder:
         gone = removable(uses, wanted, spare)
         for digest in gone:
             with suppress(FileNotFoundError):
-                # Nobody who asks from now on takes for an environment what is being removed.
+                # From now on no caller takes for an environment what is being removed.
                 (owner / digest).rename(owner / f"{_GONE}{uuid.uuid4().hex}")
             usage.forget(digest)
         for use in uses:
@@ -204,7 +204,7 @@ class EnvironmentBuilder:
     def _start(
         self, spec: EnvironmentSpec, owner: str, folder: EnvironmentFolder
     ) -> asyncio.Task[ReadyEnvironment]:
-        # Nobody who is told of the log is to read what an earlier build has left there.
+        # The log must not show the output of an earlier build.
         folder.log.unlink(missing_ok=True)
         task = asyncio.create_task(self._take_or_build(spec, owner, folder))
         self._building[folder.path] = task

@@ -16,7 +16,7 @@ class Diagnosis:
     sentence: str
     retry: bool = False
     no_room: bool = False
-    """Whether it waits for space on the disk, which is nobody's fault."""
+    """Whether it waits for space on the disk, which no change of the bento helps."""
 
 
 def diagnose(output: str, python_version: str, step: str) -> Diagnosis:
@@ -49,8 +49,8 @@ def diagnose(output: str, python_version: str, step: str) -> Diagnosis:
         return Diagnosis(f"The package {found[1]} could not be built from source on this machine.")
     if "No solution found" in output:
         return Diagnosis("The requirements of the bento contradict each other.")
-    said = _own_words(output)
-    reason = f" ({said})" if said else ""
+    words = _own_words(output)
+    reason = f" ({words})" if words else ""
     return Diagnosis(
         f"The step {step!r} of building the environment failed{reason}; its output is in the log."
     )

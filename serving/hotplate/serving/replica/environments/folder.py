@@ -84,7 +84,7 @@ class EnvironmentFolder:
 
     def empty(self) -> None:
         """Remove the remains of earlier builds, and begin a log. Raises OSError."""
-        with suppress(OSError):  # there is none yet, or a build that nobody waits for still writes
+        with suppress(OSError):  # there is none yet, or an abandoned build still writes
             foreign_folder.remove_tree(self.path)
         self.path.mkdir(parents=True, exist_ok=True)
         self.log.touch()
@@ -101,7 +101,7 @@ class EnvironmentFolder:
         self._write("taken", {"manifest": manifest, **about})
 
     def note_modules(self, names: Iterable[str]) -> None:
-        # Standbys read it, as users that are nobody outside, whatever our umask says.
+        # Standbys read it, as other users, whatever our umask says.
         self._write(self.modules.name, list(names), mode=0o644)
 
     def _read(self, name: str) -> dict[str, str]:
@@ -129,12 +129,12 @@ def organization_folder(organization: str) -> str:
     return f".{blake3(organization.encode(errors='surrogatepass')).hexdigest(16)}"
 
 
-def module_names(said: Any) -> list[str]:
+def module_names(reported: Any) -> list[str]:
     """The modules that a replica reports as imported: valid names, and no more than a program
     has."""
-    if not isinstance(said, list):
+    if not isinstance(reported, list):
         return []
-    return [name for name in said[:MOST_MODULES] if _is_module(name)]
+    return [name for name in reported[:MOST_MODULES] if _is_module(name)]
 
 
 def _is_module(name: Any) -> bool:

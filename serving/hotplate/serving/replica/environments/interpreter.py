@@ -60,14 +60,14 @@ class Interpreters:
             stderr=subprocess.PIPE,
         )
         try:
-            answer, said = await process.communicate()
+            answer, errors = await process.communicate()
         except asyncio.CancelledError:
             process.kill()
             raise
         path = os.fsdecode(answer.strip())
         if process.returncode or not os.access(path, os.X_OK):
-            diagnosis = diagnose(said.decode(errors="replace"), version, "uv python find")
-            lines = said.decode(errors="replace").splitlines()
+            diagnosis = diagnose(errors.decode(errors="replace"), version, "uv python find")
+            lines = errors.decode(errors="replace").splitlines()
             raise EnvironmentFailed(
                 diagnosis.sentence, retry=diagnosis.retry, log=tuple(lines[-20:])
             )

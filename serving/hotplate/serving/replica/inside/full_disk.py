@@ -84,7 +84,7 @@ class MetricsFile(io.FileIO):
 
     def _go_on_in_memory(self, size_bytes: int) -> None:
         if not os.fstat(self.fileno()).st_size:
-            super().truncate(size_bytes)  # who reads `/metrics` finds a file without any
+            super().truncate(size_bytes)  # a reader of `/metrics` finds an empty file
         memory = os.memfd_create("metrics")
         try:
             os.write(memory, os.pread(self.fileno(), size_bytes, 0))

@@ -5,15 +5,15 @@ place, and on GPUs the context is made and the staging ring pinned. It knows no 
 and no organization until it gets its job. Python >= 3.9, as `worker.py`.
 
 Standard input is a JSON object: `modules` (file with the names to import), `folder` (its own),
-`metrics` (the folder in it for what its libraries count; whoever started it moves those files).
-`HOTPLATE_STANDBY_FD` is a Unix socket to whoever started it:
+`metrics` (the folder in it for what its libraries count; the parent process moves those files).
+`HOTPLATE_STANDBY_FD` is a Unix socket to the parent process:
 
     →  {"warm": modules, "failed": [names that could not be imported]}
     ←  one byte and three descriptors: the job (JSON: `env`, `job` as a worker's), the listening
        socket, the log
     →  {"taken": true}, and it is the replica; or {"refused": why}, and it ends
 
-It ends with whoever started it, unless it has become a replica.
+It ends with its parent process, unless it has become a replica.
 """
 
 from __future__ import annotations

@@ -157,7 +157,7 @@ def become(job: Job, worker: int = 1, gate: int | None = None) -> int:
 
 def make_home() -> None:
     """Makes the home folder, which may be the replica's own and new."""
-    with contextlib.suppress(OSError):  # somebody else's then, or a full disk
+    with contextlib.suppress(OSError):  # it is another user's, or the disk is full
         os.makedirs(os.path.expanduser("~"), mode=0o700, exist_ok=True)
 
 

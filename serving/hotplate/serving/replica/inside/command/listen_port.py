@@ -55,7 +55,7 @@ def place_command(
     loopback that the program may need; `on_lost` is called when it can no longer be reached.
 
     Raises ValueError if the command does not say its port, no network can be made, and the port is
-    taken: the answers of whoever listens there would be taken for our own's. Raises OSError.
+    taken: the responses of another program would be taken for our own's. Raises OSError.
     """
     http = service.config.setdefault("http", {})
     port = int(http.get("proxy_port") or DEFAULT_PORT)
@@ -79,8 +79,8 @@ def moved(command: list[str], port: int, to: int) -> list[str] | None:
     line = "\0".join(command)
     theirs = _THEIRS if _SERVERS.search(line) else ()
     for each in (port, *theirs):
-        said = rf"{_BEGIN}({_OPTION}|{_ADDRESS}){each}{_END}"
-        changed, times = re.subn(said, rf"\g<1>{to}", line)
+        pattern = rf"{_BEGIN}({_OPTION}|{_ADDRESS}){each}{_END}"
+        changed, times = re.subn(pattern, rf"\g<1>{to}", line)
         alone = [] if times else _alone(line, str(each))
         if len(alone) == 1:
             start = alone[0]
@@ -116,9 +116,9 @@ def _placed(
     """The command that BentoML has to start, so that the program listens at the claimed port."""
     _kept.append(claim)
     program = _expanded(command)
-    said = moved(program, port, claim.port)
-    if said is not None:
-        return _escaped(said)
+    command_line = moved(program, port, claim.port)
+    if command_line is not None:
+        return _escaped(command_line)
     try:
         network = Network(port, address, [*texts, *os.environ.values()])
     except OSError as error:
@@ -144,7 +144,7 @@ def _own_port(port: int, refusal: OSError) -> ClaimedPort:
         raise ValueError(
             f"port {port}, on which the service's command is to listen (http.proxy_port), is "
             "taken on this machine, and the command does not say it, so it cannot be given "
-            f"another; nor can it have a network of its own here ({refusal}): stop who listens "
+            f"another; nor can it have a network of its own here ({refusal}): stop what listens "
             f"there, or write the command with '--port {port}'"
         ) from None
 

@@ -80,14 +80,14 @@ class Network:
 
     def _listeners(self) -> list[socket.socket]:
         """The listening sockets of the ways out, in their order. Raises OSError."""
-        said = self._channel.recv(_ANSWER_BYTES)
-        if said == b"made":
+        reply = self._channel.recv(_ANSWER_BYTES)
+        if reply == b"made":
             _map_users(self.pid)
             self._channel.sendall(b"m")
-            said, fds, _, _ = socket.recv_fds(self._channel, _ANSWER_BYTES, _FDS_MAX)
-            if said == b"ready":
+            reply, fds, _, _ = socket.recv_fds(self._channel, _ANSWER_BYTES, _FDS_MAX)
+            if reply == b"ready":
                 return [socket.socket(fileno=fd) for fd in fds]
-        raise OSError(said.decode(errors="replace") or "who was to make it has ended")
+        raise OSError(reply.decode(errors="replace") or "the process that makes it has ended")
 
 
 def carried(address: Path, port: int) -> None:

@@ -3,9 +3,9 @@
 * That it begins: the interim answer `STARTED` goes out before the application is called. What is
   cut before it has not run, and may be sent to another replica. (A network that loses packets can
   lose this one with the machine; on one machine it is exact.)
-* That it has ended: the connection stays open until then, whoever has closed it. So a gateway that
-  ends its own side of one, which the application sees as its caller leaving, gets the other side's
-  end when the handler has ended.
+* That it has ended: the connection stays open until then, whichever side has closed it. So if a
+  gateway ends its own side, which the application sees as its caller leaving, it gets the other
+  side's end when the handler has ended.
 * How many run now: `GET /hotplate/running` answers `{"running": n, "websockets": m, "tasks": k}`,
   for all of the replica's processes; n has the others too. It is never passed on from outside.
 """
@@ -21,7 +21,7 @@ from hotplate.serving.replica.inside.patches.hooks import TASK_ID, Application, 
 
 STARTED = b"HTTP/1.1 100 Started\r\n\r\n"
 """A client that asks a replica without a gateway passes over it, as over any 100. The server itself
-sends one only to those who expect it, and a gateway does not pass that on."""
+sends one only to clients that expect it, and a gateway does not pass that on."""
 RUNNING_PATH = b"/hotplate/running"
 REPEATABLE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"})
 """Idempotent methods (RFC 9110, 9.2.2) may go out again even when they have begun."""
