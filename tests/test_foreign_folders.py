@@ -40,9 +40,8 @@ OURS = {
     "deploy/sandbox/launcher/devices.py": INSIDE,
     "deploy/sandbox/launcher/bootstrap.py": INSIDE,
     "deploy/sandbox/launcher/mounts.py": INSIDE,
-    "deploy/sandbox/isolation_check.py": Ours(
-        "folders that the doctor makes, for a burglar of its own"
-    ),
+    "deploy/sandbox/isolation_check.py": Ours("the folder of the doctor's own program"),
+    "deploy/sandbox/escape_targets.py": Ours("folders that the doctor makes for its own program"),
     "deploy/local/machine.py": KERNEL,
     "deploy/process/procfs.py": KERNEL,
     "deploy/sandbox/builds.py": Ours(

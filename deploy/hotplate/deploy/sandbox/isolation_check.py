@@ -1,69 +1,59 @@
-"""Which walls this machine can put up around replicas, found by trying to get through them.
+"""How well this machine can isolate replicas, found by trying to escape.
 
-A program of ours (`escape_attempts.py`) is put behind walls as a replica is, and tries what they
-are to keep it from: on things that were laid out for it, and on what it may find open and leave as
-it is.
+A program of ours (`escape_attempts.py`) is isolated as a replica is, and tries what isolation must
+prevent: on targets that are laid out for it (`escape_targets.py`), and on what it finds open and
+leaves unchanged.
 """
 
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import json
 import os
 import platform
-import secrets
-import shutil
-import socket
-import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 from hotplate.deploy.errors import DeployError
-from hotplate.deploy.sandbox.cgroups import PIDS_MAX, own_groups
+from hotplate.deploy.sandbox.cgroups import own_groups
+from hotplate.deploy.sandbox.escape_targets import LEFTOVER, PROGRAM, escape_targets
 from hotplate.deploy.sandbox.isolation import Isolation
 from hotplate.deploy.sandbox.process_scope import WatchedScope
 from hotplate.deploy.sandbox.visible_files import VisibleFiles
 
-_BURGLAR = Path(__file__).with_name("escape_attempts.py")
 _LIMIT_S = 30.0
-_MOST = {"RLIMIT_NPROC": PIDS_MAX, "RLIMIT_NOFILE": 65_536}
-"""What limits walls set at most."""
-_IPC_CREAT, _IPC_RMID = 0o1000, 0
-"""From linux/ipc.h."""
 
 
 class CheckState(StrEnum):
     OK = "ok"
     WEAK = "weak"
-    """There is something in its place that does less."""
+    """A weaker protection is in its place."""
     MISSING = "missing"
 
 
 @dataclass(frozen=True)
 class CheckResult:
-    """What is to be said of one wall."""
+    """The result for one wall."""
 
     name: str
     state: CheckState
     sentence: str
     tried: bool = True
-    """Whether that was found by trying; else it was read somewhere."""
+    """Whether the result comes from an attempt; otherwise it was read from the system."""
 
 
 @dataclass(frozen=True)
 class _Wall:
     name: str
-    stands: str
-    """The sentence while it does."""
+    passed_sentence: str
+    """The sentence for a wall that no attempt has passed."""
     attempts: Mapping[str, str]
-    """Of `escape_attempts.py`; what a replica can do where one of them succeeds."""
+    """What a replica can do where an attempt succeeds, by the name of the attempt."""
 
 
 WALLS = (
@@ -134,28 +124,25 @@ WALLS = (
     ),
 )
 _IDS = "ids"
-_LEFT = "left"
-"""A file that it leaves in its own folder."""
 
 
 async def inspect(hidden: Path, isolation: Isolation) -> list[CheckResult]:
-    """Every wall, tried as this user; `hidden` is the folder that stands for a data directory, in
-    which a folder is made for this and removed. Raises OSError and DeployError."""
-    with _laid_out(hidden) as (own, outside):
-        got = await _sent(isolation, own, outside)
-        owner = _owner(own / _LEFT)
+    """The result for every wall, as this user. `hidden`: a folder that stands for a data directory;
+    the check makes and removes a folder in it. Raises OSError and DeployError."""
+    with escape_targets(hidden) as (own, outside):
+        got = await _attempt_escapes(isolation, own, outside)
+        owner = _owner(own / LEFTOVER)
     why = _why(isolation)
-    findings = [_judged(wall, got, why) for wall in WALLS]
+    findings = [_result_of(wall, got, why) for wall in WALLS]
     if os.geteuid() == 0:
         findings.append(_of_ids(owner, why))
     return [*findings, memory()]
 
 
 def advice(root: Path = Path("/")) -> list[str]:
-    """What of this machine's settings keeps walls from being put up, and what to do, a sentence
-    each."""
+    """A sentence for each setting of this machine that prevents isolation, and what to do."""
     found = []
-    for file, bad, said in (
+    for file, bad, remedy in (
         ("user/max_user_namespaces", "0", "sysctl user.max_user_namespaces=15000"),
         ("kernel/unprivileged_userns_clone", "0", "sysctl kernel.unprivileged_userns_clone=1"),
         (
@@ -169,24 +156,24 @@ def advice(root: Path = Path("/")) -> list[str]:
         with suppress(OSError):
             if path.read_text().strip() == bad:
                 name = file.replace("/", ".")
-                found.append(f"{name} is {bad}, which keeps users from having namespaces: {said}")
+                found.append(f"{name} is {bad}, which keeps users from having namespaces: {remedy}")
     with suppress(OSError):
         if "gvisor" in (root / "proc/version").read_text().lower():
             found.append("this kernel is gVisor, which has no such walls: run on Linux itself")
     return found
 
 
-def _judged(wall: _Wall, got: Mapping[str, str | None], why: str) -> CheckResult:
-    """From why each attempt was refused: None = it was not."""
+def _result_of(wall: _Wall, got: Mapping[str, str | None], why: str) -> CheckResult:
+    """The result from why each attempt was refused; None = it was not refused."""
     untried = [name for name in wall.attempts if name not in got]
     if untried:
         return CheckResult(
             wall.name, CheckState.MISSING, f"it could not be checked{why}", tried=False
         )
-    through = [said for name, said in wall.attempts.items() if got[name] is None]
-    if not through:
-        return CheckResult(wall.name, CheckState.OK, wall.stands)
-    return CheckResult(wall.name, CheckState.MISSING, f"a replica can {_listed(through)}{why}")
+    open_ways = [phrase for name, phrase in wall.attempts.items() if got[name] is None]
+    if not open_ways:
+        return CheckResult(wall.name, CheckState.OK, wall.passed_sentence)
+    return CheckResult(wall.name, CheckState.MISSING, f"a replica can {_listed(open_ways)}{why}")
 
 
 def _of_ids(owner: int, why: str) -> CheckResult:
@@ -198,7 +185,7 @@ def _of_ids(owner: int, why: str) -> CheckResult:
 
 
 def memory(root: Path = Path("/")) -> CheckResult:
-    """Whether the kernel can hold replicas to their memory, by a group made and removed."""
+    """Whether the kernel can enforce memory limits: a control group is made and removed."""
     name = f"hotplate-doctor-{os.getpid()}"
     try:
         groups = own_groups(root)
@@ -222,108 +209,16 @@ def _why(isolation: Isolation) -> str:
     return f" ({isolation.missing})" if isolation.missing else ""
 
 
-@contextmanager
-def _laid_out(hidden: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """A burglar's own folder, and all that lies outside of it."""
-    mark = secrets.token_hex(8)
-    with ExitStack() as stack:
-        base = Path(stack.enter_context(_folder(hidden)))
-        own, other = base / "own", base / "other"
-        for folder in (own, own / "tmp", other):
-            folder.mkdir()
-        shutil.copy(_BURGLAR, own)
-        outside: dict[str, Any] = {"victim": mark, "left": str(own / _LEFT)}
-        outside["in home"] = _something_in(
-            Path(os.path.expanduser("~")), [hidden, Path(sys.prefix), Path(sys.base_prefix)]
-        )
-        outside["limits"] = _MOST
-        for name, folder in (
-            ("data canary", base),
-            ("replica canary", other),
-            ("tmp canary", Path("/tmp")),
-            ("shm canary", Path("/dev/shm")),
-        ):
-            outside[name] = stack.enter_context(_canary(folder, mark))
-        outside["socket"] = stack.enter_context(_listener(other))
-        outside["segment"] = stack.enter_context(_segment())
-        stack.enter_context(_victim(mark))
-        yield own, outside
-
-
-@contextmanager
-def _folder(hidden: Path) -> Iterator[str]:
-    """One of our own that is removed at the end."""
-    path = tempfile.mkdtemp(prefix="doctor-", dir=hidden)
-    try:
-        yield path
-    finally:
-        shutil.rmtree(path, ignore_errors=True)
-
-
-@contextmanager
-def _canary(folder: Path, mark: str) -> Iterator[str]:
-    path = folder / f"hotplate-doctor-{mark}"
-    try:
-        path.write_text(mark)
-        yield str(path)
-    finally:
-        path.unlink(missing_ok=True)
-
-
-@contextmanager
-def _listener(folder: Path) -> Iterator[str]:
-    """A Unix socket that is listened at."""
-    descriptor = os.open(folder, os.O_PATH)
-    try:
-        with socket.socket(socket.AF_UNIX) as listener:
-            listener.bind(f"/proc/self/fd/{descriptor}/socket")  # a path of any length
-            listener.listen()
-            yield str(folder / "socket")
-    finally:
-        os.close(descriptor)
-
-
-@contextmanager
-def _segment() -> Iterator[int]:
-    """Shared memory that everybody may attach to who sees it."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    segment = libc.shmget(0, ctypes.c_size_t(4096), _IPC_CREAT | 0o666)
-    try:
-        yield segment
-    finally:
-        libc.shmctl(segment, _IPC_RMID, None)
-
-
-@contextmanager
-def _victim(mark: str) -> Iterator[None]:
-    """A process of this user's, with the mark among its arguments."""
-    argv = ["/bin/sh", "-c", "read _", mark]
-    with subprocess.Popen(argv, stdin=subprocess.PIPE) as process:
-        try:
-            yield
-        finally:
-            process.kill()
-
-
-def _something_in(home: Path, needed: Sequence[Path]) -> str:
-    """A thing in a home that no replica needs; "" where there is none."""
-    with suppress(OSError):
-        for path in sorted(home.iterdir()):
-            if not any(path == each or path in each.parents for each in needed):
-                return str(path)
-    return ""
-
-
-async def _sent(
+async def _attempt_escapes(
     isolation: Isolation, own: Path, outside: Mapping[str, Any]
 ) -> dict[str, str | None]:
-    """What became of each attempt."""
-    said = own.parent / "said"
+    """Why each attempt was refused, by its name; None = it succeeded."""
+    output = own.parent / "output"
     process = await isolation.spawn(
-        [sys.executable, "-I", "-S", str(own / _BURGLAR.name)],
+        [sys.executable, "-I", "-S", str(own / PROGRAM.name)],
         {"PATH": os.environ.get("PATH", os.defpath)},
         str(own),
-        said,
+        output,
         view=VisibleFiles(reads=(sys.prefix, sys.base_prefix), own=str(own)),
         scope=WatchedScope([], 0),
         stdin_json=dict(outside),
@@ -333,7 +228,7 @@ async def _sent(
             code = await process.wait()
     except TimeoutError:
         code = await process.terminate(0)
-    text = said.read_text(errors="replace")
+    text = output.read_text(errors="replace")
     try:
         found: dict[str, str | None] = json.loads(text)
     except ValueError as error:
@@ -349,7 +244,7 @@ def _listed(phrases: Sequence[str]) -> str:
 
 
 def _owner(path: Path) -> int:
-    """Root's where it is not there."""
+    """The user id of a file's owner; root's where there is no such file."""
     try:
         return path.stat().st_uid
     except OSError:
@@ -364,5 +259,5 @@ def _read(path: Path) -> str:
 
 
 def kernel() -> str:
-    """Which one this is, for people."""
+    """This kernel's name and release, for people."""
     return f"{platform.system()} {platform.release()} on {platform.machine()}"
