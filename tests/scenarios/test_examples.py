@@ -12,7 +12,7 @@ import openai
 import pytest
 from openai.types.chat import ChatCompletionMessageParam
 
-from tests.scenarios.readme_steps import steps_of, type_in
+from tests.scenarios.readme_steps import Step, steps_of, type_in
 from tests.support.end_to_end.laptop import Laptop, deployed
 from tests.support.end_to_end.platform_process import Platform
 from tests.support.services.calling import call
@@ -25,31 +25,36 @@ STORY: list[ChatCompletionMessageParam] = [{"role": "user", "content": "Tell me 
 
 
 @contextmanager
-def as_written(name: str, platform: Platform, laptop: Laptop) -> Iterator[str]:
-    """The URL of an example that is deployed by the first block of its README."""
+def as_written(name: str, platform: Platform, laptop: Laptop) -> Iterator[tuple[str, str]]:
+    """The URL of an example that is deployed by the first block of its README, and what that
+    printed."""
     deploy, *_ = steps_of(EXAMPLES / name / "README.md")
     try:
-        asyncio.run(type_in(deploy.command, EXAMPLES / name, laptop, platform))
-        yield asyncio.run(platform.url_of(name))
+        said = asyncio.run(type_in(deploy.command, EXAMPLES / name, laptop, platform))
+        yield asyncio.run(platform.url_of(name)), said
     finally:
         asyncio.run(platform.delete(name))
 
 
 @pytest.fixture(scope="module")
 def hello(platform: Platform, laptop: Laptop) -> Iterator[str]:
-    with as_written("hello", platform, laptop) as url:
+    """It is the first with its environment: the client's terminal shows how that is built."""
+    with as_written("hello", platform, laptop) as (url, said):
+        events = asyncio.run(platform.ask("hello", "/events"))
+        (built,) = [event["message"] for event in events if event["kind"] == "Building"]
+        Step("", f"{built}…uv pip install…is ready").check(said)
         yield url
 
 
 @pytest.fixture(scope="module")
 def chat(platform: Platform, laptop: Laptop) -> Iterator[str]:
-    with as_written("chat", platform, laptop) as url:
+    with as_written("chat", platform, laptop) as (url, _):
         yield url
 
 
 @pytest.fixture(scope="module")
 def pipeline(platform: Platform, laptop: Laptop) -> Iterator[str]:
-    with as_written("pipeline", platform, laptop) as url:
+    with as_written("pipeline", platform, laptop) as (url, _):
         yield url
 
 

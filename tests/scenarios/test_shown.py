@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.scenarios.readme_steps import Step
 from tests.support.end_to_end.laptop import Laptop, deployed
 from tests.support.end_to_end.platform_process import Platform
 from tests.support.end_to_end.rough_client import Bento, RoughClient
@@ -14,14 +15,7 @@ from tests.support.services.bentos import ECHO, IMAGE
 
 pytestmark = [pytest.mark.client, pytest.mark.usefixtures("kitchen")]
 
-BUILT_SLOWLY = (
-    IMAGE
-    + """
-image.run("echo 'the dough is kneaded: käse 🧀'; sleep 4; echo 'it has risen'")
-"""
-    + ECHO
-)
-FAILING_COMMAND = "echo 'the oven is looked at'; sleep 4; echo 'the oven is cold'; exit 3"
+FAILING_COMMAND = "echo 'the dough is kneaded: käse 🧀'; sleep 4; echo 'the oven is cold'; exit 3"
 CANNOT_START = (
     IMAGE
     + ECHO
@@ -38,22 +32,7 @@ async def reason(platform: Platform, name: str) -> str:
     return said
 
 
-async def test_the_clients_terminal_shows_a_build_while_it_waits(
-    platform: Platform, laptop: Laptop
-) -> None:
-    folder = laptop.project("built-slowly", BUILT_SLOWLY)
-    said = await laptop.bentoml("deploy", ".", "-n", "built-slowly", folder=folder)
-    lines = ("environment is being built", "uv pip install", "käse 🧀", "it has risen", READY)
-    assert [line for line in lines if line not in said] == []
-    places = [said.index(line) for line in lines]
-    assert places == sorted(places)
-    events = await platform.ask("built-slowly", "/events")
-    (built,) = [event["message"] for event in events if event["kind"] == "Building"]
-    assert built in said
-    await platform.delete("built-slowly")
-
-
-async def test_a_build_that_fails_says_why_on_the_clients_terminal(
+async def test_the_clients_terminal_shows_a_build_and_why_it_fails(
     platform: Platform, laptop: Laptop, rough: RoughClient, bento: Bento
 ) -> None:
     """It has no packages, which would be installed before it fails."""
@@ -62,6 +41,7 @@ async def test_a_build_that_fails_says_why_on_the_clients_terminal(
     unbuilt = bento.changed("not-built", {"env/python/requirements.txt": ""}, image=image)
     tag = await rough.push(unbuilt)
     said = await laptop.bentoml("deploy", tag, "-n", "not-built", fails=True)
+    Step("", "environment is being built…uv pip install…käse 🧀…the oven is cold").check(said)
     assert await reason(platform, "not-built") in said
     assert said.splitlines().count("the oven is cold") == 1, "and not once more at the end"
     assert "| the oven is cold" not in said
