@@ -12,6 +12,7 @@ T = TypeVar("T")
 
 TOGETHER = (
     ("tests/security/",),
+    ("tests/structure/",),
     (
         "tests/scenarios/test_client_tokens.py",
         "tests/scenarios/test_http_clients.py",
@@ -19,7 +20,7 @@ TOGETHER = (
         "tests/scenarios/test_shapes_lives.py",
     ),
 )
-"""Folders and files that one worker runs: they share what takes long to start."""
+"""Folders and files that one worker runs: they share what takes long to start, or to read."""
 FIRST = (
     "tests/security",
     "tests/scenarios/test_faults_kills.py",
