@@ -35,6 +35,12 @@ def syntax(path: Path) -> ast.Module:
     return ast.parse(path.read_text(), str(path))
 
 
+@cache
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    """All of the file's syntax tree; most tests look through it."""
+    return tuple(ast.walk(syntax(path)))
+
+
 def named(path: Path) -> str:
     """The file as a reader would write it, from the repository's root."""
     return path.relative_to(ROOT).as_posix()
@@ -48,12 +54,12 @@ def module_of(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def imported_names(tree: ast.Module) -> Iterator[tuple[str, int]]:
+def imported_names(path: Path) -> Iterator[tuple[str, int]]:
     """Each dotted name that a file imports, and its line.
 
     `from a.b import c` may mean the module a.b or a.b.c, so it yields both.
     """
-    for node in ast.walk(tree):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             yield from ((alias.name, node.lineno) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -70,7 +76,7 @@ def imports() -> Graph:
     graph: dict[str, set[str]] = {name: set() for name in modules}
     for path in files:
         own = module_of(path)
-        found = {name for name, _ in imported_names(syntax(path))}
+        found = {name for name, _ in imported_names(path)}
         graph[own] = (found & modules) - {own}
     return graph
 

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from tests.structure import known
-from tests.structure.source_tree import COMPONENTS, named, sources, syntax
+from tests.structure.source_tree import COMPONENTS, named, nodes, sources
 
 MOST_METHODS = 25
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -22,7 +22,7 @@ def test_no_class_has_more_than_25_methods() -> None:
     large = {
         node.name: methods
         for path in sources(*COMPONENTS, "loadtests", "tests")
-        for node in ast.walk(syntax(path))
+        for node in nodes(path)
         if isinstance(node, ast.ClassDef)
         and (methods := sum(isinstance(child, _FUNCTIONS) for child in node.body)) > MOST_METHODS
     }
@@ -50,7 +50,7 @@ def _reaching(where: str) -> set[str]:
 def _reached_from(path: Path) -> Iterator[str]:
     """Each underscored name of the product that a file uses and does not declare itself."""
     private = _declared_in_product() - _declared(path)
-    for node in ast.walk(syntax(path)):
+    for node in nodes(path):
         if isinstance(node, ast.Attribute) and not _is_own(node.value):
             name = node.attr
         elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("hotplate"):
@@ -96,7 +96,7 @@ def _declared_in_product() -> frozenset[str]:
 def _declared(path: Path) -> frozenset[str]:
     """The underscored functions, classes, variables and attributes that a file makes."""
     names = set()
-    for node in ast.walk(syntax(path)):
+    for node in nodes(path):
         if isinstance(node, (*_FUNCTIONS, ast.ClassDef)):
             names.add(node.name)
         elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):

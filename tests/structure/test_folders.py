@@ -64,7 +64,7 @@ def test_the_readme_names_every_folder_and_none_that_is_not_there(name: str) -> 
 
 @documented
 def test_every_file_that_the_readme_names_is_there(name: str) -> None:
-    files = [path.as_posix() for path in ROOT.glob("*/**/*.py") if ".venv" not in path.parts]
+    files = [path.as_posix() for path in sources(*COMPONENTS, "loadtests", "tests", "examples")]
     found = _PYTHON_FILE.findall((ROOT / name / "README.md").read_text())
     assert [n for n in found if not any(path.endswith("/" + n) for path in files)] == []
 

@@ -6,7 +6,7 @@ import ast
 import re
 from collections import defaultdict
 
-from tests.structure.source_tree import COMPONENTS, ROOT, named, sources, syntax
+from tests.structure.source_tree import COMPONENTS, ROOT, named, nodes, sources
 
 _ROW = re.compile(r"^\| ([^|]+) \|", re.MULTILINE)
 
@@ -27,7 +27,7 @@ def _words(name: str) -> str:
 def test_no_two_classes_have_one_name_that_the_glossary_does_not_explain() -> None:
     places = defaultdict(set)
     for path in sources(*COMPONENTS):
-        for node in ast.walk(syntax(path)):
+        for node in nodes(path):
             if isinstance(node, ast.ClassDef):
                 places[node.name].add(named(path))
     explained = glossary()
