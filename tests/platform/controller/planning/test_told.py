@@ -83,9 +83,9 @@ FAULTS: Mapping[str, Fault] = {
         COMING,
     ),
     "a revision that cannot start": Fault(
-        replace(ill(FAILED, "model 'm:1' does not exist here"), key=key(2)),
+        replace(ill(FAILED, "model 'm:1' does not exist here."), key=key(2)),
         "failed",
-        "revision 2: service 'Echo' cannot start: model 'm:1' does not exist here",
+        "revision 2: service 'Echo' cannot start: model 'm:1' does not exist here; fix that",
         (MEND, "revision 1 keeps serving"),
         REPLACING,
     ),
@@ -137,7 +137,7 @@ def test_status_says_what_happened_and_what_to_do(fault: Fault) -> None:
 def test_the_event_says_it_too_and_where_the_log_is(fault: Fault) -> None:
     said = messages.replica_problem(fault.found)
     assert said.startswith("replica echo-1: ")
-    assert fault.found.reason in said
+    assert fault.found.reason.removesuffix(".") in said and ".;" not in said
     assert said.endswith("'hotplate logs echo' shows what it printed")
     assert ("its requests were interrupted" in said) == (
         fault.found.state is BACKOFF and fault.found.ready_at is not None

@@ -22,7 +22,7 @@ _WHAT_NEXT = {
 def failure_of(replica: Replica) -> str:
     """Why a replica does not serve, and what happens next."""
     next_step = _WHAT_NEXT.get(replica.state)
-    return f"{replica.reason}; {next_step}" if next_step else replica.reason
+    return f"{_clause(replica.reason)}; {next_step}" if next_step else replica.reason
 
 
 def replica_problem(replica: Replica) -> str:
@@ -88,9 +88,14 @@ def counted(replicas: int) -> str:
 def failed(deployment: Deployment, reason: str) -> str:
     """The sentence for a latest revision that cannot start."""
     sentence = (
-        f"revision {deployment.latest.number}: {reason}; fix that and deploy again; "
+        f"revision {deployment.latest.number}: {_clause(reason)}; fix that and deploy again; "
         f"'hotplate logs {deployment.name}' shows what it printed"
     )
     if deployment.serving is None:
         return sentence
     return f"{sentence}; revision {deployment.serving.number} keeps serving"
+
+
+def _clause(reason: str) -> str:
+    """A reason as the beginning of a sentence that goes on."""
+    return reason.removesuffix(".")
