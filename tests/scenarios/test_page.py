@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from tests.support.end_to_end.forks import run
 from tests.support.end_to_end.laptop import Laptop
 from tests.support.end_to_end.platform_process import Platform, exit_of
 from tests.support.services.bentos import IMAGE
@@ -134,8 +134,10 @@ async def test_what_the_page_tells_to_type_works_as_it_stands(
         if kind == "h3":
             title = block
             continue
-        interpreter = [sys.executable, "-c"] if kind == "python" else ["/bin/sh", "-c"]
-        status, said = await exit_of([*interpreter, block], environ, tmp_path)
+        if kind == "python":
+            status, said = await run(["-c"], environ, tmp_path, block)
+        else:
+            status, said = await exit_of(["/bin/sh", "-c", block], environ, tmp_path)
         assert status == 0, said
         wanted = "of the day" if kind == "mounted" else ANSWERS[title]
         assert re.search(wanted, said), (block, said)

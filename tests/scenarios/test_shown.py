@@ -89,24 +89,20 @@ async def test_what_waits_for_room_says_so_on_the_clients_terminal(
         await platform.delete("greedy")
 
 
-async def test_a_warm_deploy_does_not_pause_and_prints_no_log(
+async def test_a_warm_deploy_does_not_pause_prints_no_log_and_what_it_shows_is_no_setting(
     platform: Platform, laptop: Laptop, kitchen: str
 ) -> None:
     said = await laptop.bentoml("deploy", kitchen, "-n", "warm")
     assert READY in said
     assert "hotplate:" not in said
+    assert note(await shown_of(laptop, "warm")) == "1 replica ready"
+    before = (await platform.ask("warm"))["config"]
+    await laptop.bentoml("deployment", "update", "warm", "--label", "team=a")
+    after = await platform.ask("warm")
+    assert (after["config"], after["revision"]) == (before, 1), (
+        "the reason is not kept by an update"
+    )
     await platform.delete("warm")
-
-
-async def test_the_reason_that_is_shown_is_not_kept_by_an_update(
-    platform: Platform, laptop: Laptop, kitchen: str
-) -> None:
-    async with deployed(platform, laptop, kitchen, "noted"):
-        assert note(await shown_of(laptop, "noted")) == "1 replica ready"
-        before = (await platform.ask("noted"))["config"]
-        await laptop.bentoml("deployment", "update", "noted", "--label", "team=a")
-        after = await platform.ask("noted")
-        assert (after["config"], after["revision"]) == (before, 1)
 
 
 async def shown_of(laptop: Laptop, name: str) -> Any:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.support.certificates import issue
+from tests.support.end_to_end.forks import run
 from tests.support.end_to_end.laptop import Laptop
-from tests.support.end_to_end.platform_process import Platform, output_of, running
+from tests.support.end_to_end.platform_process import Platform, running
 from tests.support.end_to_end.rough_client import Bento, RoughClient
 
 pytestmark = pytest.mark.client
@@ -33,6 +33,5 @@ async def test_deployments_have_the_platforms_certificate_and_the_stock_client_c
             await rough.settled("secret", "running")
         url = await secure.url_of("secret")
         assert url.startswith("https://127.0.0.1:")
-        command = [sys.executable, "-c", CALLING, url]
         trusting = laptop.environ | {"SSL_CERT_FILE": str(certificate)}
-        assert await output_of(command, trusting, laptop.home) == "by https\n"
+        assert await run(["-c", url], trusting, laptop.home, CALLING) == (0, "by https\n")
