@@ -30,6 +30,15 @@ async def asked(url: str, token: str) -> tuple[int, str]:
         return answer.status, await answer.text()
 
 
+async def answered(url: str, token: str, status: int, within_s: float = NOTICED_S) -> None:
+    """Wait until the gateway has been told, and answers so."""
+
+    async def so() -> bool:
+        return (await asked(url, token))[0] == status
+
+    await until(so, within_s)
+
+
 async def made(laptop: Laptop, name: str, *flags: str) -> Any:
     """The token as the client prints it in JSON, below the box that it draws around its secret."""
     printed = await laptop.bentoml("api-token", "create", name, *flags, "-o", "json")
@@ -41,17 +50,13 @@ async def test_one_is_made_used_shown_and_deleted(
 ) -> None:
     token = await made(laptop, "web", "--scope", "endpoint", "-d", "the shop")
     assert (token["description"], token["scopes"]) == ("the shop", ["endpoint"])
-    assert (await asked(prefixed, token["token"]))[0] == 200
+    await answered(prefixed, token["token"], 200)
     for command in (("list",), ("get", token["uid"])):
         printed = await laptop.bentoml("api-token", *command)
         assert "web" in printed
         assert token["token"] not in printed
     await laptop.bentoml("api-token", "delete", token["uid"])
-
-    async def refused() -> bool:
-        return (await asked(prefixed, token["token"]))[0] == 401
-
-    await until(refused, NOTICED_S)
+    await answered(prefixed, token["token"], 401)
 
 
 async def test_who_has_a_caller_s_cannot_deploy_and_the_api_s_is_not_taken_from_callers(
@@ -74,12 +79,8 @@ async def test_one_that_expires_is_not_taken_any_longer(
     ends = datetime.now() + timedelta(seconds=SOON_S)
     flags = ("--scope", "endpoint", "--expires", ends.strftime("%Y-%m-%dT%H:%M:%S"))
     token = await made(laptop, "short", *flags)
-    assert (await asked(prefixed, token["token"]))[0] == 200
-
-    async def refused() -> bool:
-        return (await asked(prefixed, token["token"]))[0] == 401
-
-    await until(refused, SOON_S + NOTICED_S)
+    await answered(prefixed, token["token"], 200)
+    await answered(prefixed, token["token"], 401, SOON_S + NOTICED_S)
 
 
 async def test_other_scopes_are_refused_in_a_sentence(laptop: Laptop) -> None:
