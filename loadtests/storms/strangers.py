@@ -16,7 +16,7 @@ from loadtests.harness.verdict import Verdict
 from tests.support.end_to_end.laptop import Laptop
 from tests.support.end_to_end.platform_process import Platform, running
 from tests.support.services.answers import chains, data, lives, streams, tables
-from tests.support.services.strangers import NAMES, answers_of, deploy
+from tests.support.services.public_services import NAMES, answers_of, deploy
 
 ANSWERS = {
     name: answers
@@ -51,11 +51,11 @@ async def run(flags: argparse.Namespace, folder: Path) -> Verdict:
 
 async def _deployed(name: str, platform: Platform, laptop: Laptop, verdict: Verdict) -> float:
     """Seconds from the deploy to the first answer; the deployment is gone afterwards."""
-    stranger = await deploy(name, platform, laptop)
-    verdict.figures[f"{name}, s"] = stranger.first_answer_s
+    service = await deploy(name, platform, laptop)
+    verdict.figures[f"{name}, s"] = service.first_answer_s
     try:
-        await asyncio.to_thread(stranger.ask, ANSWERS[name])
+        await asyncio.to_thread(service.ask, ANSWERS[name])
     except AssertionError as error:
         verdict.broken.append(f"{name} gives a wrong answer: {error}")
     await platform.delete(name)
-    return stranger.first_answer_s
+    return service.first_answer_s

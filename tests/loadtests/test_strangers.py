@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from loadtests.storms import strangers
-from tests.support.services.strangers import NAMES, PUBLIC
+from tests.support.services.public_services import NAMES, PUBLIC
 
 
 def test_every_service_that_we_did_not_write_is_asked() -> None:

@@ -15,8 +15,8 @@ from tests.support.end_to_end.rough_client import Bento, RoughClient
 from tests.support.ports import free_port
 from tests.support.services.bentos import KITCHEN, SLEEPY
 from tests.support.services.hall import PAGE
+from tests.support.services.public_services import PublicService, delete_all, deploy_all
 from tests.support.services.shapes import SOURCES, Shapes, building
-from tests.support.services.strangers import Stranger, delete_all, deploy_all
 
 
 @pytest.fixture(scope="session")
@@ -129,9 +129,9 @@ def prefixed(shapes: Shapes, hall: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def strangers(
+def public_services(
     request: pytest.FixtureRequest, platform: Platform, laptop: Laptop, kitchen: str
-) -> Iterator[dict[str, Stranger]]:
+) -> Iterator[dict[str, PublicService]]:
     """Services that we did not write, by name: those of the test module's `ANSWERS`.
 
     kitchen: their environment is there.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import bentoml.exceptions
 import pytest
 
-from tests.support.services.strangers import Called
+from tests.support.services.public_services import Called
 
 
 def translator(service: Called) -> None:

@@ -10,7 +10,7 @@ import bentoml.exceptions
 import numpy as np
 import pytest
 
-from tests.support.services.strangers import Called
+from tests.support.services.public_services import Called
 
 
 def orders(service: Called) -> None:

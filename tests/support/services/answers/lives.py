@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.services.strangers import Called
+from tests.support.services.public_services import Called
 
 
 def shop(service: Called) -> None:

@@ -12,7 +12,7 @@ import pytest
 from httpx_ws import WebSocketDisconnect, connect_ws
 
 from tests.support.patience import PATIENCE_S
-from tests.support.services.strangers import Called
+from tests.support.services.public_services import Called
 
 
 def story(service: Called) -> None:

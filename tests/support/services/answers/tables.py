@@ -7,7 +7,7 @@ import io
 import pandas as pd
 from PIL import Image
 
-from tests.support.services.strangers import Called
+from tests.support.services.public_services import Called
 
 
 def tables(service: Called) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.support.services.answers import lives
-from tests.support.services.strangers import MARKS, answers_of, asking_each
+from tests.support.services.public_services import MARKS, answers_of, asking_each
 
 pytestmark = MARKS
 ANSWERS = answers_of(lives)

@@ -1,7 +1,7 @@
 """Services in the manner of public repositories, deployed as their authors would.
 
-`public/NAME` is a project of theirs: a `service.py`, its requirements, and whatever else they keep
-beside it. What such a service has to answer says the function `NAME` of a module of `answers`.
+`public/NAME` is such a project: a `service.py`, its requirements, and other files beside it. The
+function `NAME` of a module of `answers` checks what the service answers.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ class Called:
 
 
 Answers = Callable[[Called], None]
-"""Asks a service what it is for. Raises AssertionError where an answer is not right."""
+"""Sends all kinds of requests to a service. Raises AssertionError where an answer is wrong."""
 
 
 def answers_of(module: ModuleType) -> dict[str, Answers]:
-    """What a module of `answers` knows, by the services' names."""
+    """The functions of a module of `answers`, by the names of their services."""
     return {name: vars(module)[name] for name in NAMES if name in vars(module)}
 
 
 @dataclass(frozen=True)
-class Stranger:
-    """One that is deployed."""
+class PublicService:
+    """A public service that is deployed."""
 
     name: str
     url: str
@@ -62,11 +62,11 @@ class Stranger:
     """Since `bentoml deploy .` was typed."""
 
     def ask(self, answers: Answers) -> None:
-        """Have it answer all that it is for."""
+        """Has it answer all kinds of requests. Raises AssertionError where an answer is wrong."""
         with (
             httpx.Client(base_url=self.url, timeout=PATIENCE_S) as http,
             bentoml.SyncHTTPClient(self.url, timeout=PATIENCE_S) as client,
-            client._temp_dir,  # which it leaves to the garbage collector, with a warning
+            client._temp_dir,  # the client leaves it to the garbage collector, which warns
         ):
             answers(Called(self.url, http, client))
 
@@ -74,18 +74,18 @@ class Stranger:
         return f"{self.name:12} {self.first_answer_s:5.1f} s from `bentoml deploy .` to an answer"
 
 
-def asking_each(answers: Mapping[str, Answers]) -> Callable[[str, dict[str, Stranger]], None]:
-    """A test of each of these services, by the fixture `strangers`."""
+def asking_each(answers: Mapping[str, Answers]) -> Callable[[str, dict[str, PublicService]], None]:
+    """A test of each of these services, by the fixture `public_services`."""
 
     @pytest.mark.parametrize("name", answers)
-    def test(name: str, strangers: dict[str, Stranger]) -> None:
-        print(strangers[name])  # shown by `pytest -s`
-        strangers[name].ask(answers[name])
+    def test(name: str, public_services: dict[str, PublicService]) -> None:
+        print(public_services[name])  # shown by `pytest -s`
+        public_services[name].ask(answers[name])
 
     return test
 
 
-async def deploy(name: str, platform: Platform, laptop: Laptop) -> Stranger:
+async def deploy(name: str, platform: Platform, laptop: Laptop) -> PublicService:
     folder = _project(name, laptop)
     saves_model = folder / "save_model.py"
     if saves_model.exists():
@@ -95,13 +95,13 @@ async def deploy(name: str, platform: Platform, laptop: Laptop) -> Stranger:
     url = await platform.url_of(name)
     async with aiohttp.ClientSession() as http, http.get(f"{url}/readyz") as answer:
         assert answer.status == 200, await answer.text()
-    return Stranger(name, url, asyncio.get_running_loop().time() - began)
+    return PublicService(name, url, asyncio.get_running_loop().time() - began)
 
 
 async def deploy_all(
     names: Iterable[str], platform: Platform, laptop: Laptop
-) -> dict[str, Stranger]:
-    """Side by side."""
+) -> dict[str, PublicService]:
+    """Deploys them side by side."""
     made = await asyncio.gather(*(deploy(name, platform, laptop) for name in names))
     return {one.name: one for one in made}
 
@@ -111,7 +111,7 @@ async def delete_all(names: Iterable[str], platform: Platform) -> None:
 
 
 def _project(name: str, laptop: Laptop) -> Path:
-    """Their folder on a laptop. What the scenarios' environment has, is asked for as they do."""
+    """A copy of the project on a laptop, with the requirements of the scenarios' environment."""
     folder = laptop.home / "projects" / name
     shutil.copytree(PUBLIC / name, folder, ignore=shutil.ignore_patterns("__pycache__"))
     file = folder / "requirements.txt"
