@@ -55,7 +55,7 @@ class PhaseLog:
         return tuple(self._phases.values())
 
 
-def believable(said: Iterable[Phase], since: float, now: float) -> list[Phase]:
+def believable(reported: Iterable[Phase], since: float, now: float) -> list[Phase]:
     """What a process says of its own phases, moved to where it can have been: between its birth
     and now, Unix seconds. A bento's code may have written it."""
     return [
@@ -64,7 +64,7 @@ def believable(said: Iterable[Phase], since: float, now: float) -> list[Phase]:
             start=_within(phase.start, since, now),
             end=None if phase.end is None else _within(phase.end, max(since, phase.start), now),
         )
-        for phase in said
+        for phase in reported
     ]
 
 
@@ -78,11 +78,11 @@ def merge(
     open, and each has its share.
     """
     chain = {phase.name: phase for phase in noted}
-    said = {phase.name: phase for phase in own}
-    arriving, loading = chain.pop("weights", None), said.get("weights")
+    reported = {phase.name: phase for phase in own}
+    arriving, loading = chain.pop("weights", None), reported.get("weights")
     if arriving is not None and loading is not None and arriving.end is None:
         arriving = replace(arriving, end=loading.end)  # an engine that adopted it did not see it
-    process, init = chain.get("process"), said.get("init")
+    process, init = chain.get("process"), reported.get("init")
     if process is not None and init is not None:
         up_at = _within(init.start, process.start, ready_at)
         chain |= {"process": replace(process, end=up_at), "init": Phase("init", up_at)}

@@ -91,7 +91,7 @@ class Folder:
         started = subprocess.Popen(
             argv, env={}, stdout=subprocess.PIPE, text=True, pass_fds=fds, cwd=self.own, **options
         )
-        entering.begun()
+        entering.close_inherited()
         started.wait()
         started.pid, started.returncode = entering.entered_now().program, None
         return started

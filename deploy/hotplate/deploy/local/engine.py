@@ -74,7 +74,7 @@ class LocalEngine(Engine):
         self._replicas: dict[str, LocalReplica] = {}
         self._settled = False
         self._wake = asyncio.Event()
-        self._news = asyncio.Event()
+        self._has_changed = asyncio.Event()
         self._tasks = BackgroundTasks()
         self.standbys = StandbyPools(
             host,
@@ -82,7 +82,7 @@ class LocalEngine(Engine):
             machine_bytes=machine.capacity.memory_bytes,
             rng=self._rng,
             starting=lambda: any(each.starts_lately for each in self._replicas.values()),
-            changed=self._news.set,
+            changed=self._has_changed.set,
         )
         """The warm processes of this machine, which become its replicas."""
         self._context = EngineContext(
@@ -111,8 +111,8 @@ class LocalEngine(Engine):
         return [replica.view() for replica in self._replicas.values()]
 
     async def changed(self) -> None:
-        await self._news.wait()
-        self._news.clear()
+        await self._has_changed.wait()
+        self._has_changed.clear()
 
     async def logs(self, replica: str, lines: int) -> list[str]:
         path = self._records.log(replica)
@@ -173,7 +173,7 @@ class LocalEngine(Engine):
             self._tasks.start(clear_away(strays, self._records))
 
     def _changed(self) -> None:
-        self._news.set()
+        self._has_changed.set()
         self._wake.set()
 
     async def _reconcile(self) -> None:

@@ -87,12 +87,12 @@ def place(applicants: Iterable[Applicant], taken: Iterable[Place], capacity: Cap
     `DEFAULT_MEMORY_BYTES`.
     """
     outcome = Placement()
-    held = list(taken)
+    taken_places = list(taken)
     for one in sorted(applicants, key=lambda each: (each.since, each.id)):
         cpus, gpus = one.resources.cpus, one.resources.gpus
         memory_bytes = one.resources.memory_bytes or DEFAULT_MEMORY_BYTES
-        chosen = _choose_gpus(gpus, held, capacity.gpus)
-        seen = _as_seen_by(one.key.organization, held)
+        chosen = _choose_gpus(gpus, taken_places, capacity.gpus)
+        seen = _as_seen_by(one.key.organization, taken_places)
         shortages = [
             *([] if chosen is not None else [_gpu_shortage(gpus, seen, capacity)]),
             *_cpu_shortage(cpus, seen, capacity),
@@ -108,7 +108,7 @@ def place(applicants: Iterable[Applicant], taken: Iterable[Place], capacity: Cap
             outcome.waiting[one.id] = f"needs {'; '.join(shortages)}; {advice}"
             continue
         outcome.placed[one.id] = Place(one.key, cpus, memory_bytes, chosen, min(gpus, 1.0))
-        held.append(outcome.placed[one.id])
+        taken_places.append(outcome.placed[one.id])
     return outcome
 
 
@@ -122,22 +122,22 @@ def sum_of(places: Iterable[Place]) -> Resources:
     return Resources(cpus, memory_bytes, gpus)
 
 
-def _as_seen_by(organization: str, held: Iterable[Place]) -> list[Place]:
+def _as_seen_by(organization: str, taken_places: Iterable[Place]) -> list[Place]:
     """Without the names of what is others'."""
     return [
         place if place.key.organization == organization else replace(place, key=_OTHERS)
-        for place in held
+        for place in taken_places
     ]
 
 
 def _choose_gpus(
-    wanted: float, held: Sequence[Place], gpus: Sequence[int]
+    wanted: float, taken_places: Sequence[Place], gpus: Sequence[int]
 ) -> tuple[int, ...] | None:
     """Empty GPUs for a whole number, the fullest that still has room for a share; None = no."""
     if wanted <= 0:
         return ()
     load = dict.fromkeys(gpus, 0.0)
-    for other in held:
+    for other in taken_places:
         for gpu in other.gpus:
             load[gpu] = load.get(gpu, 0.0) + other.gpu_share
     if wanted < 1:
@@ -147,33 +147,38 @@ def _choose_gpus(
     return empty[: int(wanted)] if len(empty) >= wanted else None
 
 
-def _gpu_shortage(wanted: float, held: Sequence[Place], capacity: Capacity) -> str:
+def _gpu_shortage(wanted: float, taken_places: Sequence[Place], capacity: Capacity) -> str:
     total = len(capacity.gpus)
     what = f"{wanted:g} GPU" + ("s" if wanted > 1 else "")
     if wanted > total:
         return f"{what}: this machine has {total}"
-    touched = len({gpu for other in held for gpu in other.gpus})
-    holders = _names(other for other in held if other.gpus)
+    touched = len({gpu for other in taken_places for gpu in other.gpus})
+    holders = _names(other for other in taken_places if other.gpus)
     return f"{what}: {touched} of {total} are taken by {holders}"
 
 
-def _cpu_shortage(wanted: float, held: Sequence[Place], capacity: Capacity) -> list[str]:
+def _cpu_shortage(wanted: float, taken_places: Sequence[Place], capacity: Capacity) -> list[str]:
     if wanted > capacity.cpus + _DUST:
         return [f"{wanted:.1f} CPUs: this machine has {capacity.cpus:.1f}"]
     promised = f"{capacity.promised_cpus:.1f}"
     if capacity.cpu_overcommit != 1:
         promised += f" ({capacity.cpu_overcommit:g} times this machine's, cpu_overcommit)"
     return _shortage(
-        f"{wanted:.1f} CPUs", wanted, capacity.promised_cpus, promised, held, lambda held: held.cpus
+        f"{wanted:.1f} CPUs",
+        wanted,
+        capacity.promised_cpus,
+        promised,
+        taken_places,
+        lambda place: place.cpus,
     )
 
 
-def _memory_shortage(wanted: int, held: Sequence[Place], capacity: Capacity) -> list[str]:
+def _memory_shortage(wanted: int, taken_places: Sequence[Place], capacity: Capacity) -> list[str]:
     what, total = f"{wanted / GIB:.1f} GiB of memory", f"{capacity.memory_bytes / GIB:.1f}"
     if wanted > capacity.memory_bytes:
         return [f"{what}: this machine has {total}{capacity.arena_note}"]
     most = capacity.memory_bytes
-    return _shortage(what, wanted, most, total, held, lambda held: held.memory_bytes, GIB)
+    return _shortage(what, wanted, most, total, taken_places, lambda place: place.memory_bytes, GIB)
 
 
 def _shortage(
@@ -181,14 +186,14 @@ def _shortage(
     wanted: float,
     total: float,
     shown: str,
-    held: Sequence[Place],
+    taken_places: Sequence[Place],
     amount: Callable[[Place], float],
     unit: float = 1,
 ) -> list[str]:
-    taken = sum(map(amount, held))
+    taken = sum(map(amount, taken_places))
     if wanted <= 0 or taken + wanted <= total + _DUST:
         return []
-    holders = _names(other for other in held if amount(other) > 0)
+    holders = _names(other for other in taken_places if amount(other) > 0)
     return [f"{what}: {taken / unit:.1f} of {shown} are taken by {holders}"]
 
 

@@ -70,7 +70,7 @@ class Isolation:
         self.refusal = "nothing is to be hidden"
         """Why no files are hidden; empty when they are."""
         if self._hidden:
-            self._find_out()
+            self._detect()
             self.refusal = self.refusals.get(plan.FILES, "")
 
     @property
@@ -144,7 +144,7 @@ class Isolation:
                 [*pass_fds, *at_helper, *entering.descriptors],
             )
         finally:
-            entering.begun()
+            entering.close_inherited()
         through = asyncio.ensure_future(_through(us, entering, scope, helper))
         try:
             return await asyncio.shield(through)
@@ -186,7 +186,7 @@ class Isolation:
             lines.append((plan.FILTER, _filter(plan.USERS in up), _filter_call()))
         return lines
 
-    def _find_out(self) -> None:
+    def _detect(self) -> None:
         """Which walls can be put up: all, or those of them that can one after the other."""
         wanted = [wall for wall in plan.WALLS if wall != plan.USERS or os.geteuid() == 0]
         try:
@@ -218,7 +218,7 @@ class Isolation:
         except OSError as error:
             return str(error)
         finally:
-            entering.begun()
+            entering.close_inherited()
         try:
             said = tried.communicate(timeout=LIMIT_S)[1].decode(errors="replace").strip()
         except subprocess.TimeoutExpired as error:

@@ -26,42 +26,42 @@ class LaunchReport:
 
 
 class Launch:
-    """Used once. The sides that the launcher inherits are open until `begun`."""
+    """Used once. The sides that the launcher inherits are open until `close_inherited`."""
 
     def __init__(self, lines: list[Line]) -> None:
         self._plan = os.memfd_create("plan")
         os.write(self._plan, written(lines))
         os.lseek(self._plan, 0, os.SEEK_SET)
-        self._heard, self._said = os.pipe()
+        self._report_reader, self._report_writer = os.pipe()
 
     def words(self, helper: Sequence[int] = ()) -> list[str]:
         """What stands between a scope's launcher and the program."""
-        return [str(self._plan), str(self._said), "".join(map(str, helper))]
+        return [str(self._plan), str(self._report_writer), "".join(map(str, helper))]
 
     @property
     def descriptors(self) -> list[int]:
         """What the launcher has to inherit."""
-        return [self._plan, self._said]
+        return [self._plan, self._report_writer]
 
-    def begun(self) -> None:
+    def close_inherited(self) -> None:
         """It has inherited them, or will not."""
         os.close(self._plan)
-        os.close(self._said)
+        os.close(self._report_writer)
 
     async def entered(self) -> LaunchReport:
         """As soon as the program runs, or cannot. Raises `SpawnFailed` where nothing is said."""
         loop = asyncio.get_running_loop()
-        said = b""
+        report = b""
         try:
-            while more := await _read(loop, self._heard):
-                said += more
+            while more := await _read(loop, self._report_reader):
+                report += more
         finally:
-            os.close(self._heard)
-        return _entered(said)
+            os.close(self._report_reader)
+        return _entered(report)
 
     def entered_now(self) -> LaunchReport:
         """The same, for who may wait."""
-        with open(self._heard, "rb") as file:
+        with open(self._report_reader, "rb") as file:
             return _entered(file.read())
 
 
@@ -80,8 +80,8 @@ async def _read(loop: asyncio.AbstractEventLoop, descriptor: int) -> bytes:
     return os.read(descriptor, _REPORT_BYTES)
 
 
-def _entered(said: bytes) -> LaunchReport:
-    if not said:
+def _entered(report: bytes) -> LaunchReport:
+    if not report:
         raise SpawnFailed("The launcher of an isolated program has ended without a message.")
-    program, first, at_helper, why_not = os.fsdecode(said).split(" ", 3)
+    program, first, at_helper, why_not = os.fsdecode(report).split(" ", 3)
     return LaunchReport(int(program), int(first), int(at_helper), why_not)

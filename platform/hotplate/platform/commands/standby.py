@@ -58,8 +58,8 @@ def run(arguments: argparse.Namespace) -> int:
     """
     ask = ApiClient.of(arguments)
     path = "/standby"
-    wish = wish_of(arguments)
-    shown = ask.put(path, {"settings": wish}) if arguments.action else ask(path)
+    settings = settings_of(arguments)
+    shown = ask.put(path, {"settings": settings}) if arguments.action else ask(path)
     if arguments.json:
         print(json.dumps(shown))
     else:
@@ -67,40 +67,40 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def wish_of(arguments: argparse.Namespace) -> dict[str, Any] | None:
+def settings_of(arguments: argparse.Namespace) -> dict[str, Any] | None:
     """The settings that `set` asks for; None = back to file and environment, or there is no `set`.
 
     Raises BadSetting.
     """
     flags = {name: getattr(arguments, name) for name in FLAGS}
-    wish = {name: value for name, value in flags.items() if value is not None}
+    settings = {name: value for name, value in flags.items() if value is not None}
     how = arguments.how
     if not arguments.action:
-        if wish:
+        if settings:
             raise BadSetting(
                 "standby only shows the standbys: change them with hotplate standby set …"
             )
         return None
-    for name, value in wish.items():
+    for name, value in settings.items():
         if not math.isfinite(value):
             raise BadSetting(
                 f"standby set --{name.replace('_', '-')} {value} is not a finite number"
             )
     if how == "default":
-        if wish:
+        if settings:
             raise BadSetting("standby set default takes no flags: it removes all that was set")
         return None
-    if how is None and not wish:
+    if how is None and not settings:
         raise BadSetting("standby set: write off, automatic, a number, or default")
     if how in ("off", "automatic"):
-        wish["mode"] = how
+        settings["mode"] = how
     elif how is not None:
         if not (how.isascii() and how.isdigit()):
             raise BadSetting(
                 f"standby set {how}: write off, automatic, a number per environment, or default"
             )
-        wish |= {"mode": "fixed", "count": int(how)}
-    return wish
+        settings |= {"mode": "fixed", "count": int(how)}
+    return settings
 
 
 def show_standbys(console: Console, shown: Mapping[str, Any]) -> None:

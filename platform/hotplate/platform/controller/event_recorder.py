@@ -154,9 +154,9 @@ class EventRecorder:
             )
         state.build_logs = frozenset(builds)
 
-    async def counted(self, state: DeploymentState, news: Sequence[str]) -> None:
+    async def counted(self, state: DeploymentState, changes: Sequence[str]) -> None:
         """Keep where the numbers of slots are from, when that is news."""
-        for message in news:
+        for message in changes:
             await self._event(state, "Slots", message)
 
     async def reported(

@@ -68,16 +68,16 @@ class Cancel:
 Event = Start | TaskEnd | Cancel
 
 
-def after(standing: TaskState, event: Event, gone: Callable[[str], bool]) -> TaskState:
+def after(task: TaskState, event: Event, is_gone: Callable[[str], bool]) -> TaskState:
     """How the task stands after the event. Raises Conflict, with a sentence for the caller.
 
-    `gone` says of a gateway that it will not be heard of again.
+    `is_gone` says of a gateway that it will not be heard of again.
     """
-    status = standing.status
+    status = task.status
     match event:
         case Cancel():
             if status is Status.PENDING:
-                return replace(standing, status=Status.CANCELED)
+                return replace(task, status=Status.CANCELED)
             if status is Status.IN_PROGRESS:
                 raise Conflict(
                     "the task is running: cancellation is not supported once a task's handler "
@@ -85,17 +85,17 @@ def after(standing: TaskState, event: Event, gone: Callable[[str], bool]) -> Tas
                 )
             raise Conflict(f"the task is {status} already: there is nothing to cancel")
         case Start(gateway):
-            if status is Status.PENDING or _owns(standing, gateway, gone):
+            if status is Status.PENDING or _owns(task, gateway, is_gone):
                 return TaskState(Status.IN_PROGRESS, gateway)
             raise Conflict(f"the task is {status}: it must not be started")
         case TaskEnd(gateway, answered):
             # As in BentoML, an answer below 400 is a result.
-            if _owns(standing, gateway, gone):
+            if _owns(task, gateway, is_gone):
                 return TaskState(Status.COMPLETED if answered < 400 else Status.FAILED, gateway)
             raise Conflict(f"the task is {status}: nothing waits for this response")
 
 
-def _owns(standing: TaskState, gateway: str, gone: Callable[[str], bool]) -> bool:
-    if standing.status is not Status.IN_PROGRESS:
+def _owns(task: TaskState, gateway: str, is_gone: Callable[[str], bool]) -> bool:
+    if task.status is not Status.IN_PROGRESS:
         return False
-    return standing.gateway == gateway or gone(standing.gateway)
+    return task.gateway == gateway or is_gone(task.gateway)

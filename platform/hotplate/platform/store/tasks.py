@@ -66,7 +66,7 @@ class Tasks(StorePart):
         self,
         task_id: str,
         event: Event,
-        gone: Callable[[str], bool],
+        is_gone: Callable[[str], bool],
         answer: TaskContent | None = None,
         route: str | None = None,
         note: str = "",
@@ -78,7 +78,7 @@ class Tasks(StorePart):
         with self._database.session() as session:
             row = _row(session, route, task_id, locked=True)
             before = TaskState(Status(row.status), row.gateway)
-            now = after(before, event, gone)
+            now = after(before, event, is_gone)
             row.status, row.gateway = now.status, now.gateway
             if now.status is Status.IN_PROGRESS and before.status is Status.PENDING:
                 row.executed_at = utc_now()

@@ -29,7 +29,7 @@ from hotplate.platform.api.bentocloud.auth import answer_errors
 from hotplate.platform.api.hotplate.standbys import PATH, StandbyRoutes
 from hotplate.platform.api.web.requests import BODY_S, CALLER
 from hotplate.platform.cli import parser
-from hotplate.platform.commands.standby import show_standbys, wish_of
+from hotplate.platform.commands.standby import settings_of, show_standbys
 from hotplate.platform.controller.standby_metrics import StandbyMetrics
 from hotplate.platform.errors import BadSetting
 from hotplate.platform.settings import overlaid
@@ -177,7 +177,7 @@ async def test_what_an_older_version_has_kept_is_not_followed(world: World) -> N
     ],
 )
 def test_the_command_says_what_is_wished(words: str, wish: dict[str, Any] | None) -> None:
-    assert wish_of(parser().parse_args(["standby", *words.split()])) == wish
+    assert settings_of(parser().parse_args(["standby", *words.split()])) == wish
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_the_command_says_what_is_wished(words: str, wish: dict[str, Any] | None
 def test_a_command_that_says_nothing_clear_is_one_sentence(words: str) -> None:
     arguments: Namespace = parser().parse_args(["standby", *words.split()])
     with pytest.raises(BadSetting, match=r"^standby (set|shows)"):
-        wish_of(arguments)
+        settings_of(arguments)
 
 
 async def test_each_pool_is_shown_with_its_reason_hits_and_memory(world: World) -> None:

@@ -66,7 +66,7 @@ class StandbyProcess:
         self._host = host
         self._helper = helper
         self._takes_along = takes_along
-        self._said = b""
+        self._received = b""
 
     @classmethod
     async def start(
@@ -202,17 +202,17 @@ class StandbyProcess:
     async def _line(self) -> dict[str, Any]:
         """What it says next. Raises `StandbyRefused`."""
         loop = asyncio.get_running_loop()
-        while b"\n" not in self._said:
-            if len(self._said) > LINE_BYTES:
+        while b"\n" not in self._received:
+            if len(self._received) > LINE_BYTES:
                 raise StandbyRefused(f"it wrote a line of more than {LINE_BYTES} bytes")
             try:
-                said = await loop.sock_recv(self._channel, 1 << 16)
+                received = await loop.sock_recv(self._channel, 1 << 16)
             except OSError as error:
                 raise StandbyRefused(f"its messages cannot be read: {error}") from error
-            if not said:
+            if not received:
                 raise StandbyRefused(f"it ended; its log ends with: {self.last_words()}")
-            self._said += said
-        line, _, self._said = self._said.partition(b"\n")
+            self._received += received
+        line, _, self._received = self._received.partition(b"\n")
         try:
             answer = json.loads(line)
         except (ValueError, RecursionError):

@@ -51,7 +51,7 @@ def main() -> None:
             _become(program, _environment())
     except OSError as error:
         _give_up(program, error)
-    walled = IsolatedProgram(_told(int(plan)), int(helper) if helper else -1)
+    walled = IsolatedProgram(_read_instructions(int(plan)), int(helper) if helper else -1)
     os.set_inheritable(int(report), False)
     why = ""
     try:
@@ -171,7 +171,7 @@ def _leave_as_we_are(kernel: Kernel) -> None:
     _write("/proc/self/gid_map", f"{group} {group} 1")
 
 
-def _told(descriptor: int) -> Instructions:
+def _read_instructions(descriptor: int) -> Instructions:
     with open(descriptor, "rb") as file:
         return Instructions(file.read())
 

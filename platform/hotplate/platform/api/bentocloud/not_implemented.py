@@ -26,7 +26,7 @@ NO_CODE = "not-there-yet--run-the-login-line-that-hotplate-up-printed"
 def routes() -> list[web.RouteDef]:
     """Those that answer 501 with a sentence, and a login's, which leads to one."""
     return [
-        *(web.route("*", path, _refusing(said)) for path, said in ROUTES.items()),
+        *(web.route("*", path, _refusing(message)) for path, message in ROUTES.items()),
         web.get(CODE_PATH, _code),
         web.get(TOKEN_PATH, _token),
         web.get("/api_tokens", _page),
@@ -34,9 +34,9 @@ def routes() -> list[web.RouteDef]:
     ]
 
 
-def _refusing(said: str) -> Handler:
+def _refusing(message: str) -> Handler:
     async def refuse(_: web.Request) -> web.StreamResponse:
-        raise NotImplementedYet(said)
+        raise NotImplementedYet(message)
 
     return refuse
 

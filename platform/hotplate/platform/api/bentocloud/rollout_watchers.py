@@ -33,43 +33,43 @@ class RolloutWatchers:
     def __init__(self, controller: ControllerApi, settings: ApiSettings) -> None:
         self._controller = controller
         self._settings = settings
-        self._begun: dict[int, float] = {}
+        self._started_at: dict[int, float] = {}
         """Roll-outs that nobody has asked about yet, and when they began, loop seconds."""
-        self._told: dict[int, float] = {}
+        self._reported_at: dict[int, float] = {}
         """Those of which somebody was told to follow the log, and when."""
-        self._asked: dict[int, None] = {}
+        self._recent: dict[int, None] = {}
         """Deployments by when they were asked for last, the latest at the end."""
         self._following: Counter[int] = Counter()
-        self._left = asyncio.Event()
+        self._departed = asyncio.Event()
         """Set whenever somebody has stopped following."""
 
     def begun(self, deployment_id: int) -> None:
         """A roll-out has been asked for, and was acknowledged."""
-        self._begun[deployment_id] = _now()
-        self._told.pop(deployment_id, None)
+        self._started_at[deployment_id] = _now()
+        self._reported_at.pop(deployment_id, None)
 
     def forget(self, deployment_id: int) -> None:
         """The deployment is terminated or deleted: nobody waits for its roll-out."""
-        for kept in (self._begun, self._told, self._asked):
+        for kept in (self._started_at, self._reported_at, self._recent):
             kept.pop(deployment_id, None)
 
     async def hold(self, deployment_id: int, *, stock: bool) -> bool:
         """Return when the question about a deployment may be answered, and whether its answer is
         to be `image-building`, whatever has become of the deployment: to the `stock` client."""
-        self._asked.pop(deployment_id, None)
-        self._asked[deployment_id] = None
-        begun_at = self._begun.pop(deployment_id, None)
-        if begun_at is None:
-            await self._last_words(deployment_id)
+        self._recent.pop(deployment_id, None)
+        self._recent[deployment_id] = None
+        started_at = self._started_at.pop(deployment_id, None)
+        if started_at is None:
+            await self._final_status(deployment_id)
             return False
-        if not stock or _now() - begun_at > ASKS_WITHIN_S:
+        if not stock or _now() - started_at > ASKS_WITHIN_S:
             await self._controller.outcome(deployment_id, self._settings.outcome_wait_s)
             return False
         await self._outcome_or_reason(deployment_id)
         rollout = self._controller.rollout(deployment_id)
         if rollout.over and not rollout.failed:
             return False
-        self._told[deployment_id] = _now()
+        self._reported_at[deployment_id] = _now()
         return True
 
     def status(self, deployment: Deployment) -> str:
@@ -83,7 +83,7 @@ class RolloutWatchers:
     def latest_first(self, deployments: list[Deployment]) -> list[Deployment]:
         """By when they were asked for: the client looks for a builder by its bento, right after a
         question about its deployment."""
-        order = {key: number for number, key in enumerate(self._asked)}
+        order = {key: number for number, key in enumerate(self._recent)}
         return sorted(deployments, key=lambda each: order.get(each.id, -1), reverse=True)
 
     @contextmanager
@@ -94,13 +94,13 @@ class RolloutWatchers:
             yield
         finally:
             self._following -= Counter({deployment_id: 1})
-            self._left.set()
+            self._departed.set()
 
     def _is_followed(self, deployment_id: int) -> bool:
-        told_at = self._told.get(deployment_id)
-        if told_at is None:
+        reported_at = self._reported_at.get(deployment_id)
+        if reported_at is None:
             return False
-        return self._following[deployment_id] > 0 or _now() - told_at < FOLLOWS_WITHIN_S
+        return self._following[deployment_id] > 0 or _now() - reported_at < FOLLOWS_WITHIN_S
 
     async def _outcome_or_reason(self, deployment_id: int) -> None:
         """Until the roll-out is over, or something holds it up that the user should know of."""
@@ -113,16 +113,16 @@ class RolloutWatchers:
                 return
             pause_s = LOOK_S
 
-    async def _last_words(self, deployment_id: int) -> None:
+    async def _final_status(self, deployment_id: int) -> None:
         """After a roll-out, return when no client follows its log."""
         if not self._controller.rollout(deployment_id).over:
             return
-        self._told.pop(deployment_id, None)
+        self._reported_at.pop(deployment_id, None)
         with suppress(TimeoutError):
             async with asyncio.timeout(LAST_WORDS_S):
                 while self._following[deployment_id] > 0:
-                    self._left.clear()
-                    await self._left.wait()
+                    self._departed.clear()
+                    await self._departed.wait()
 
 
 def _now() -> float:

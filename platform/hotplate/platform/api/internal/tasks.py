@@ -73,14 +73,14 @@ class TaskRoutes:
             return await self._submit(request, route)
         task_id = request.query.get("task_id")
         if task_id is None:
-            return _said(400, {"error": "task_id is required"})
+            return _json_response(400, {"error": "task_id is required"})
         try:
             if not TASK_ID.fullmatch(task_id):
                 raise NotFound("task_id not found")
             task = await self._tasks.run(self._tasks.get, route, task_id)
             match verb:
                 case "status":
-                    return _said(200, status_json(task))
+                    return _json_response(200, status_json(task))
                 case "get":
                     return await self._get(request, task)
                 case "cancel":
@@ -88,9 +88,9 @@ class TaskRoutes:
                 case _:
                     return await self._retry(route, task)
         except NotFound:
-            return _said(404, {"error": "task_id not found"})
+            return _json_response(404, {"error": "task_id not found"})
         except Conflict as error:
-            return _said(400, {"error": str(error)})
+            return _json_response(400, {"error": str(error)})
 
     async def _submit(self, request: web.Request, route: str) -> web.StreamResponse:
         task_id = uuid4().hex
@@ -108,7 +108,7 @@ class TaskRoutes:
             await self._contents.drop([task_id])
             raise
         await self._lines.offer(task_id, route, turn)
-        return _said(200, {"task_id": task_id, "status": task.status})
+        return _json_response(200, {"task_id": task_id, "status": task.status})
 
     async def _get(self, request: web.Request, task: Task) -> web.StreamResponse:
         if task.status == Status.CANCELED:
@@ -120,10 +120,10 @@ class TaskRoutes:
 
     async def _cancel(self, route: str, task: Task) -> web.StreamResponse:
         task = await self._tasks.run(
-            self._tasks.change, task.id, Cancel(), self._lines.gone, route=route
+            self._tasks.change, task.id, Cancel(), self._lines.is_gone, route=route
         )
         await self._lines.withdraw(task.id)
-        return _said(200, status_json(task))
+        return _json_response(200, status_json(task))
 
     async def _retry(self, route: str, task: Task) -> web.StreamResponse:
         if not Status(task.status).ended:
@@ -139,7 +139,7 @@ class TaskRoutes:
         """`?gateway=ID`: it is written that the gateway runs it now; answers its input."""
         task_id = request.match_info["id"]
         gateway = request.query["gateway"]
-        await self._tasks.run(self._tasks.change, task_id, Start(gateway), self._lines.gone)
+        await self._tasks.run(self._tasks.change, task_id, Start(gateway), self._lines.is_gone)
         await self._lines.withdraw(task_id, gateway)
         _, content, _ = await self._tasks.run(self._tasks.input_of, task_id)
         return await self._send(request, task_id, content)
@@ -157,7 +157,7 @@ class TaskRoutes:
         event = TaskEnd(request.query["gateway"], int(content.head[:3]))
         note = request.query.get("note", "")
         await self._tasks.run(
-            self._tasks.change, task_id, event, self._lines.gone, answer=content, note=note
+            self._tasks.change, task_id, event, self._lines.is_gone, answer=content, note=note
         )
         return web.json_response({})
 
@@ -231,9 +231,9 @@ def status_json(task: Task) -> Mapping[str, Any]:
     }
 
 
-def _said(status: int, said: Mapping[str, Any]) -> web.Response:
+def _json_response(status: int, content: Mapping[str, Any]) -> web.Response:
     """An answer for the caller, in a frame; compact, as BentoML writes JSON."""
-    body = json.dumps(said, separators=(",", ":"), ensure_ascii=False).encode()
+    body = json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode()
     reason = {200: "OK", 400: "Bad Request", 404: "Not Found"}[status]
     head = f"{status} {reason}\r\nContent-Type: application/json\r\n".encode()
     return web.Response(body=framed(head) + body)

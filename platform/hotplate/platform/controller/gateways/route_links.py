@@ -31,7 +31,7 @@ class RouteLink:
         self.gateway = gateway
         self.socket = socket
         self.report: DemandReport | None = None
-        self.heard = 0
+        self.report_number = 0
         """When the report came, as a running number."""
         self.unsent = asyncio.Event()
 
@@ -64,7 +64,7 @@ class RouteLinks:
         """Whether the routes are known: from the first `publish` on, be they none."""
         self._lines: list[RouteLink] = []
         self._fleet = ""
-        self._heard = 0
+        self._reports = 0
 
     @property
     def connected(self) -> bool:
@@ -81,7 +81,7 @@ class RouteLinks:
         """What a route has to do, or None while no gateway is there to say."""
         if not self.connected:
             return None
-        newest_first = sorted(self._lines, key=lambda line: line.heard, reverse=True)
+        newest_first = sorted(self._lines, key=lambda line: line.report_number, reverse=True)
         reports = [line.report.routes for line in newest_first if line.report is not None]
         said = [routes[route] for routes in reports if route in routes]
         if not said:
@@ -176,8 +176,8 @@ class RouteLinks:
     def _receive(self, line: RouteLink, report: DemandReport) -> None:
         first, before = not self.connected, line.report
         line.report = report
-        self._heard += 1
-        line.heard = self._heard
+        self._reports += 1
+        line.report_number = self._reports
         # What it says first it says before it has read anything here.
         stale = before is None and self._known and report.version == self._table.version
         if stale or report.version > self._table.version:

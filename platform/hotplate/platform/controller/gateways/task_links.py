@@ -32,29 +32,31 @@ class TaskLinks:
         self._tasks = tasks
         self._lost_s = lost_s
         self._lines: dict[str, web.WebSocketResponse] = {}
-        self._left_at: dict[str, float] = {}
+        self._disconnected_at: dict[str, float] = {}
         self._loop = asyncio.get_running_loop()
         self._began_at = self._loop.time()
         self._looks: set[asyncio.TimerHandle] = set()
         self._offering: set[asyncio.Task[None]] = set()
         self._look_later()
 
-    def gone(self, gateway: str) -> bool:
+    def is_gone(self, gateway: str) -> bool:
         """Whether the gateway has been away for too long."""
         if gateway in self._lines:
             return False
-        return self._loop.time() >= self._left_at.get(gateway, self._began_at) + self._lost_s
+        return (
+            self._loop.time() >= self._disconnected_at.get(gateway, self._began_at) + self._lost_s
+        )
 
     async def offer(self, task_id: str, route: str, turn: Turn) -> None:
         """Offer a task to be run. While no gateway is there, the next one gets it when it comes."""
         for gateway in list(self._lines):
-            await self._say(gateway, run=[OfferedTask(task_id, route, "", turn)])
+            await self._send(gateway, run=[OfferedTask(task_id, route, "", turn)])
 
     async def withdraw(self, task_id: str, starter: str = "") -> None:
         """A task no longer waits: it was cancelled, or the `starter` runs it."""
         for gateway in list(self._lines):
             if gateway != starter:
-                await self._say(gateway, drop=[task_id])
+                await self._send(gateway, drop=[task_id])
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """`GET /internal/tasks/line?gateway=ID`: the WebSocket of a gateway (authorized)."""
@@ -73,7 +75,7 @@ class TaskLinks:
         finally:
             if self._lines.get(gateway) is socket:
                 del self._lines[gateway]
-                self._left_at[gateway] = self._loop.time()
+                self._disconnected_at[gateway] = self._loop.time()
                 self._look_later()
         return socket
 
@@ -113,12 +115,12 @@ class TaskLinks:
         """Offers every open task that no gateway has to the newcomer, who knows of those that are
         `waiting`; with no newcomer, to all."""
         tasks = await self._tasks.run(self._tasks.unfinished)
-        free = [task for task in tasks if not task.gateway or self.gone(task.gateway)]
+        free = [task for task in tasks if not task.gateway or self.is_gone(task.gateway)]
         ended = set(waiting) - {task.id for task in tasks}
         for gateway in [newcomer] if newcomer else list(self._lines):
-            await self._say(gateway, free, ended)
+            await self._send(gateway, free, ended)
 
-    async def _say(
+    async def _send(
         self, gateway: str, run: Sequence[OfferedTask] = (), drop: Collection[str] = ()
     ) -> None:
         socket = self._lines.get(gateway)

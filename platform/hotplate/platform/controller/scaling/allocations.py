@@ -23,7 +23,7 @@ class Allocations:
     """
 
     def __init__(self) -> None:
-        self._shares = Allocator[WorkloadKey]()
+        self._allocator = Allocator[WorkloadKey]()
         self._quotas: Mapping[str, Quota] = {}
         self._owners: dict[WorkloadKey, int] = {}
         self._asking: dict[int, set[WorkloadKey]] = {}
@@ -38,41 +38,43 @@ class Allocations:
         there = NOTHING
         for node in nodes:
             there = there.plus(Amounts(node.gpus, node.cpus, node.memory_bytes))
-        self._shares.set_limits(quotas, there._replace(replicas=math.inf))
+        self._allocator.set_limits(quotas, there._replace(replicas=math.inf))
 
     @property
     def scarce(self) -> bool:
         """Whether more is asked for than there may be."""
-        return self._shares.scarce
+        return self._allocator.scarce
 
-    def request(self, deployment_id: int, asks: Sequence[AllocationRequest[WorkloadKey]]) -> None:
+    def request(
+        self, deployment_id: int, requests: Sequence[AllocationRequest[WorkloadKey]]
+    ) -> None:
         """A deployment asks for this, and for nothing else."""
-        keys = {ask.key for ask in asks}
+        keys = {request.key for request in requests}
         for key in self._asking.pop(deployment_id, set()) - keys:
-            self._shares.withdraw(key)
+            self._allocator.withdraw(key)
             del self._owners[key]
         if keys:
             self._asking[deployment_id] = keys
-        for ask in asks:
-            self._shares.request(ask)
-            self._owners[ask.key] = deployment_id
+        for request in requests:
+            self._allocator.request(request)
+            self._owners[request.key] = deployment_id
 
     def share(self) -> None:
         """Once all that have their turn have stated what they ask for: what there is for each."""
-        self._shares.settle()
+        self._allocator.settle()
 
     def grant(
         self,
         deployment_id: int,
-        asks: Sequence[AllocationRequest[WorkloadKey]],
+        requests: Sequence[AllocationRequest[WorkloadKey]],
         replicas: Sequence[Replica],
     ) -> dict[WorkloadKey, Allocation]:
         """What the workloads of a deployment get, which asks for nothing else. `replicas` are all
         that exist, of every organization.
         """
-        self.request(deployment_id, asks)
-        granted = {ask.key: self._shares.allocation(ask.key) for ask in asks}
-        return granted | self._held_up(deployment_id, asks, granted, replicas)
+        self.request(deployment_id, requests)
+        granted = {request.key: self._allocator.allocation(request.key) for request in requests}
+        return granted | self._delayed(deployment_id, requests, granted, replicas)
 
     def note_order(self, workload: Workload, count: int) -> None:
         """The engine was told to have so many replicas of it."""
@@ -87,44 +89,47 @@ class Allocations:
 
     def affected(self) -> set[int]:
         """Deployments that get another number than they were told, because of others."""
-        return {self._owners[key] for key in self._shares.affected() if key in self._owners}
+        return {self._owners[key] for key in self._allocator.affected() if key in self._owners}
 
     def waiting(self) -> Collection[int]:
         """Deployments to look at when a replica is gone."""
         return self._waiting
 
-    def _held_up(
+    def _delayed(
         self,
         deployment_id: int,
-        asks: Sequence[AllocationRequest[WorkloadKey]],
+        requests: Sequence[AllocationRequest[WorkloadKey]],
         granted: Mapping[WorkloadKey, Allocation],
         replicas: Sequence[Replica],
     ) -> dict[WorkloadKey, Allocation]:
         """Grants that are smaller for now: the quota is still used by what is on its way out."""
         self._waiting.discard(deployment_id)
-        held_up: dict[WorkloadKey, Allocation] = {}
-        limits = {ask.organization: self._quotas.get(ask.organization, NO_QUOTA) for ask in asks}
+        delayed: dict[WorkloadKey, Allocation] = {}
+        limits = {
+            request.organization: self._quotas.get(request.organization, NO_QUOTA)
+            for request in requests
+        }
         for name, quota in limits.items():
             if quota.limit == NO_QUOTA.limit:
                 continue
             mine = [replica for replica in replicas if replica.key.organization == name]
             used = self._used(name, mine)
-            for ask in asks:
-                live = sum(r.key == ask.key and _lives(r) for r in mine)
-                have = max(live, self._ordered.get(ask.key, (0, NOTHING))[0])
-                more = granted[ask.key].replicas - have
-                fit, scarcest = _fitting(ask.each, used, quota.limit)
+            for request in requests:
+                live = sum(r.key == request.key and _lives(r) for r in mine)
+                have = max(live, self._ordered.get(request.key, (0, NOTHING))[0])
+                more = granted[request.key].replicas - have
+                fit, scarcest = _fitting(request.each, used, quota.limit)
                 if more > fit:
                     why = (
-                        f"{have + fit} of {ask.wanted} granted now: organization '{name}' uses "
+                        f"{have + fit} of {request.wanted} granted now: organization '{name}' uses "
                         f"{amount_text(scarcest, used[scarcest])} of a quota of "
                         f"{amount_text(scarcest, quota.limit[scarcest])} until its stopping "
                         "replicas have ended"
                     )
-                    held_up[ask.key] = Allocation(have + fit, why, "quota")
+                    delayed[request.key] = Allocation(have + fit, why, "quota")
                     self._waiting.add(deployment_id)
-                used = used.plus(ask.each, max(0, min(more, fit)))
-        return held_up
+                used = used.plus(request.each, max(0, min(more, fit)))
+        return delayed
 
     def _used(self, organization: str, replicas: Sequence[Replica]) -> Amounts:
         """What its replicas have, and those that the engine is about to make."""

@@ -33,7 +33,7 @@ class DemandLog:
     """Of one deployment. Times are wall seconds, for people and for other machines."""
 
     unwritten: list[DemandRecord] = field(default_factory=list)
-    _heard: dict[WorkloadKey, _LastDemand] = field(default_factory=dict)
+    _previous: dict[WorkloadKey, _LastDemand] = field(default_factory=dict)
 
     def note(
         self, key: WorkloadKey, demand: RouteDemand | None, there: Replicas, wall: float
@@ -41,9 +41,9 @@ class DemandLog:
         """`demand` is what gateways say now; None = they are not heard."""
         if demand is None:
             return
-        heard = self._heard.get(key)
-        arrived = _arrived(demand, heard)
-        if heard is not None and not arrived and heard.total == demand.demand:
+        previous = self._previous.get(key)
+        arrived = _arrived(demand, previous)
+        if previous is not None and not arrived and previous.total == demand.demand:
             return
         record = DemandRecord(
             at=datetime.fromtimestamp(wall, UTC),
@@ -57,13 +57,13 @@ class DemandLog:
             starting=len(there.starting_at),
         )
         since = wall
-        if heard is not None and 0 <= wall - heard.since < SAMPLE_S:
+        if previous is not None and 0 <= wall - previous.since < SAMPLE_S:
             last = self._last(key)
             if last is not None:
                 record = replace(record, arrived=arrived + self.unwritten.pop(last).arrived)
-                since = heard.since
+                since = previous.since
         self.unwritten.append(record)
-        self._heard[key] = _LastDemand(demand.completed, demand.demand, since)
+        self._previous[key] = _LastDemand(demand.completed, demand.demand, since)
 
     def _last(self, key: WorkloadKey) -> int | None:
         """Where the last record of a service is, if it is unwritten yet."""
@@ -87,11 +87,11 @@ class DemandLog:
         return records
 
 
-def _arrived(demand: RouteDemand, heard: _LastDemand | None) -> int:
+def _arrived(demand: RouteDemand, previous: _LastDemand | None) -> int:
     """Requests that came since: what has ended more, and what is there more.
 
     A gateway that counts from the beginning again has been started again.
     """
-    if heard is None or demand.completed < heard.completed:
+    if previous is None or demand.completed < previous.completed:
         return demand.demand
-    return max(0, demand.completed - heard.completed + demand.demand - heard.total)
+    return max(0, demand.completed - previous.completed + demand.demand - previous.total)

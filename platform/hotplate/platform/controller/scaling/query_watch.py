@@ -22,7 +22,7 @@ class QueryWatch:
         self._changed = changed
         self._followed: dict[int, BinarySpec] = {}
         self._readings: dict[int, Sequence[Reading]] = {}
-        self._news = asyncio.Event()
+        self._has_changed = asyncio.Event()
 
     def follow(self, deployment_id: int, binary: BinarySpec | None) -> Sequence[Reading]:
         """The last answers to a deployment's queries, none at first; None = it has no queries."""
@@ -31,17 +31,17 @@ class QueryWatch:
             self._followed.pop(deployment_id, None)
             if binary is not None:
                 self._followed[deployment_id] = binary
-                self._news.set()
+                self._has_changed.set()
         return self._readings.get(deployment_id, ())
 
     async def run(self) -> None:
         """Ask until cancelled: what is new at once, all of them every `EVERY_S`."""
         while True:
-            self._news.clear()
+            self._has_changed.clear()
             await asyncio.gather(*(self._ask(*item) for item in self._followed.items()))
             with suppress(TimeoutError):
                 async with asyncio.timeout(EVERY_S):
-                    await self._news.wait()
+                    await self._has_changed.wait()
 
     async def _ask(self, deployment_id: int, binary: BinarySpec) -> None:
         asked = (self._prometheus.read(query, binary.up) for query in binary.asked)

@@ -104,7 +104,7 @@ class Tail:
 
     async def _send(self, socket: web.WebSocketResponse, texts: AsyncGenerator[str, None]) -> None:
         """Text by text; what the client sends meanwhile are heartbeats."""
-        leaving = asyncio.create_task(_left(socket))
+        leaving = asyncio.create_task(_disconnected(socket))
         sending = asyncio.create_task(_sent(socket, texts))
         try:
             await asyncio.wait((leaving, sending), return_when=asyncio.FIRST_COMPLETED)
@@ -159,7 +159,7 @@ async def _sent(socket: web.WebSocketResponse, texts: AsyncGenerator[str, None])
     await socket.send_json(message("success", "EOF"))
 
 
-async def _left(socket: web.WebSocketResponse) -> None:
+async def _disconnected(socket: web.WebSocketResponse) -> None:
     with suppress(RuntimeError):
         while (await socket.receive()).type in (WSMsgType.TEXT, WSMsgType.BINARY):
             pass
