@@ -194,7 +194,7 @@ def test_the_command_says_what_is_wished(words: str, wish: dict[str, Any] | None
 )
 def test_a_command_that_says_nothing_clear_is_one_sentence(words: str) -> None:
     arguments: Namespace = parser().parse_args(["standby", *words.split()])
-    with pytest.raises(BadSetting, match=r"^standby (set|shows)"):
+    with pytest.raises(BadSetting, match=r"^standby (set|only shows)"):
         settings_of(arguments)
 
 
