@@ -163,10 +163,23 @@ def test_callers_of_what_is_not_ready_are_told_why() -> None:
     assert routes(asleep)["acme/echo"].waits_for == ""
 
 
-def test_callers_of_what_has_failed_learn_nothing_of_the_host() -> None:
-    broken = replace(revision(1, RolloutOutcome.FAILED), reason="no /home/ann/secret/key.pem here")
+@pytest.mark.parametrize(
+    ("reason", "told"),
+    [
+        ("no /home/ann/secret/key.pem here", "no …/key.pem here"),
+        ("exited with code 1; its log ends with: token=12", "exited with code 1"),
+        (
+            "The step 'get --password 12' of building the environment failed (12 is wrong)",
+            "A step of building the environment failed",
+        ),
+    ],
+)
+def test_callers_of_what_has_failed_learn_nothing_of_the_host_and_the_code(
+    reason: str, told: str
+) -> None:
+    broken = replace(revision(1, RolloutOutcome.FAILED), reason=reason)
     refused = routes(deployment(broken, None))["acme/echo"].refuse
-    assert refused.endswith("has failed: no …/key.pem here")
+    assert refused.endswith(f"has failed: {told}")
 
 
 def test_only_a_closed_deployment_has_tokens() -> None:

@@ -9,6 +9,8 @@ from hotplate.platform.notices import TRIED
 from hotplate.platform.store.records import Deployment
 
 _OUTPUT = re.compile(r"; its log ends with: .*", re.DOTALL)
+_STEP = re.compile(r"The step .+ of building the environment .*", re.DOTALL)
+"""It quotes the author's command, which may have a password in it, and what that printed."""
 _FOLDERS = re.compile(r"(?:\bfile:/+|(?<![\w:/.])/)(?:[^\s/'\",;()]+/)+")
 """The folders in a path. `/readyz` is a path of the service, and so is what URLs have."""
 
@@ -71,8 +73,10 @@ def restored(replica: str, out_s: float) -> str:
 
 
 def for_callers(reason: str) -> str:
-    """A reason without what callers must not see: a replica's output and the host's folders."""
-    return without_folders(_OUTPUT.sub("", reason))
+    """A reason without what callers must not see: commands and output of a replica or of a build,
+    and the host's folders."""
+    shown = _STEP.sub("A step of building the environment failed", _OUTPUT.sub("", reason))
+    return without_folders(shown)
 
 
 def without_folders(text: str) -> str:

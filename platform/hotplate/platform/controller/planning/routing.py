@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hotplate.deploy.engine import Replica, ReplicaState
-from hotplate.platform.controller.planning.messages import for_callers, without_folders
+from hotplate.platform.controller.planning.messages import for_callers
 from hotplate.platform.controller.planning.slot_counts import SlotSource
 from hotplate.platform.controller.planning.status import NO_REQUESTS
 from hotplate.platform.controller.planning.workloads import Service, called_by, task_paths
@@ -233,6 +233,6 @@ def _refusal(deployment: Deployment) -> str:
         name = deployment.name
         return f"deployment '{name}' is terminated; start it with: bentoml deployment update {name}"
     if deployment.serving is None and deployment.latest.outcome is RolloutOutcome.FAILED:
-        reason = without_folders(deployment.latest.reason)
+        reason = for_callers(deployment.latest.reason)
         return f"deployment '{deployment.name}' has failed: {reason}"
     return ""
