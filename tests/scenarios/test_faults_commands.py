@@ -30,13 +30,13 @@ async def test_a_port_that_is_taken_is_named_and_nothing_stays_behind(tmp_path: 
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         said = await refusal("up", "--data", str(tmp_path / "data"), "--port", str(port))
-    assert f"port {port} of 127.0.0.1 cannot be listened on (Address already in use)" in said
+    assert f"port {port} of 127.0.0.1 is not free (Address already in use)" in said
     assert running_in(tmp_path) == []
 
 
 async def test_an_address_of_another_machine_is_named(tmp_path: Path) -> None:
     said = await refusal("up", "--data", str(tmp_path), "--host", "192.0.2.1")
-    assert "of 192.0.2.1 cannot be listened on (Cannot assign requested address)" in said
+    assert "of 192.0.2.1 is not free (Cannot assign requested address)" in said
 
 
 async def test_a_data_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ HOSTILE = (
 )
 SENTENCES = {
     "gobble": "killed: it used more than its 256 MiB of memory (resources.memory); ask for more or",
-    "hang": "not ready within its cold_start_timeout of 6 s; find out what its start waits for",
+    "hang": "not ready within its cold_start_timeout of 6 s; check what its start waits for",
 }
 
 

@@ -169,7 +169,7 @@ async def test_the_operator_sets_quotas_and_others_see_their_own(
         (("set", "acme", "--memory", "lots"), admin, "--memory"),
         (("set", "acme"), admin, "changes nothing"),
         (("set",), admin, "needs one ORGANIZATION"),
-        (("acme", "--gpus", "1"), admin, "limits are set by"),
+        (("acme", "--gpus", "1"), admin, "to set limits, write"),
     ):
         status, out, err = await hotplate(*words, token=token)
         assert (status, out, err.count("\n")) == (1, "", 1)
