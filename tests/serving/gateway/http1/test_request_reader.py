@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pytest
 
@@ -46,11 +47,12 @@ class Reading:
     error: BadRequest | None = None
     memo: HeadCache[RequestHead] = field(default_factory=HeadCache)
     peer: bytes = b"10.0.0.1"
+    limits: Limits = field(default_factory=Limits)
     reader: RequestReader = field(init=False)
 
     def __post_init__(self) -> None:
         self.reader = RequestReader(
-            Limits(),
+            self.limits,
             peer=self.peer,
             accept=self._accept,
             memo=self.memo,
@@ -151,3 +153,93 @@ def test_what_is_refused_or_a_requests_own_is_not_remembered() -> None:
 def test_a_memo_starts_anew_rather_than_grow() -> None:
     reading = read([b"GET /%d HTTP/1.1\r\nHost: a\r\n\r\n" % n for n in range(MOST + 1)])
     assert len(reading.memo) == 1
+
+
+def known(reading: Reading, data: bytes) -> tuple[bytes, bytes] | None:
+    """The target and the body of a request that is known, whole, and nothing else."""
+    found = reading.reader.known(data)
+    return found and (found[0].target, found[1])
+
+
+def test_a_request_whose_head_is_known_is_found_without_reading() -> None:
+    memo = read([POST, GET]).memo
+    other = Reading(memo=memo)
+    for _ in range(2):
+        assert known(other, POST) == (b"/predict", b"abc")
+        assert known(other, GET) == (b"/after", b"")
+    for data in (POST[:-1], POST + b"d", POST + GET, GET[:-1], GET + GET, b"", b"GET"):
+        assert known(other, data) is None
+    assert not other.taken, "nothing was read"
+    assert known(Reading(memo=memo, peer=b"10.0.0.2"), POST) is None
+
+
+def test_a_request_after_which_the_caller_closes_is_read_as_any_other() -> None:
+    last = GET[:-2] + b"Connection: close\r\n\r\n"
+    memo = read([last]).memo
+    assert len(memo) == 1
+    assert known(Reading(memo=memo), last) is None
+
+
+@pytest.mark.parametrize("begun", [POST[:9], POST[:-1], GET + b"\r", CHUNKS])
+def test_nothing_is_known_in_the_middle_of_a_request(begun: bytes) -> None:
+    reading = read([GET, POST, begun])
+    assert known(reading, GET) is None
+
+
+def test_nothing_is_known_after_the_last_request() -> None:
+    reading = read([GET, GET[:-2] + b"Connection: close\r\n\r\n"])
+    assert known(reading, GET) is None
+    assert len(reading.taken) == 2
+
+
+@pytest.mark.parametrize("begun", [b"", POST[:9], POST[:-1]])
+def test_a_caller_that_rests_goes_on_where_it_was(begun: bytes) -> None:
+    whole = POST if begun else b""
+    reading = read([GET, begun])
+    reading.reader.rest()
+    read([whole[len(begun) :] + GET], reading)
+    assert reading.error is None
+    assert [taken.head.target for taken in reading.taken][-1] == b"/after"
+    assert len(reading.taken) == (3 if begun else 2)
+
+
+def limited(data: bytes, **limits: Any) -> list[Reading]:
+    """What comes of the bytes, at once and in pieces, within these limits."""
+    readings = []
+    for pieces in ([data], one_by_one(data)):
+        reading = Reading(limits=replace(Limits(), **limits))
+        readings.append(read(pieces, reading))
+    return readings
+
+
+FIELDS = b"Host: a\r\nX-Own: " + b"y" * 40 + b"\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("data", "limits"),
+    [
+        (b"GET /123 HTTP/1.1\r\n" + FIELDS, {"target_bytes": 4}),
+        (b"GET / HTTP/1.1\r\n" + FIELDS, {"head_lines": 2}),
+        (b"GET / HTTP/1.1\r\n" + FIELDS, {"head_bytes": len(FIELDS)}),
+    ],
+)
+def test_what_is_as_large_as_its_limit_is_read_and_no_larger(
+    data: bytes, limits: dict[str, int]
+) -> None:
+    for reading in limited(data, **limits):
+        assert reading.error is None
+        assert len(reading.taken) == 1
+    ((name, limit),) = limits.items()
+    for reading in limited(data, **{name: limit - 1}):
+        assert reading.error is not None
+        assert reading.error.status == (414 if name == "target_bytes" else 431)
+        assert not reading.taken
+
+
+def test_a_request_to_change_the_protocol_has_no_body() -> None:
+    offer = GET[:-2] + b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+    (taken,) = read([offer]).taken
+    assert taken.trailers == (), "it has ended"
+    reading = read([offer[:-2] + b"Content-Length: 1\r\n\r\na"])
+    assert reading.error is not None
+    assert reading.error.status == 400

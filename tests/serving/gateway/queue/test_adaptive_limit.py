@@ -8,7 +8,13 @@ from collections import deque
 import pytest
 
 from hotplate.serving.gateway.protocol.routes import FIRST_SLOTS
-from hotplate.serving.gateway.queue.adaptive_limit import MOST, AdaptiveLimit, Mark
+from hotplate.serving.gateway.queue.adaptive_limit import (
+    LONG_STALL_S,
+    MOST,
+    SHORT_STALL_S,
+    AdaptiveLimit,
+    Mark,
+)
 from tests.support.gateway.knees import Batching, Line, Sharing, load
 
 COUNTED = 600
@@ -207,3 +213,57 @@ def test_a_trial_whose_load_has_gone_is_given_up() -> None:
     )
     assert tried[-1]
     assert limit.limit == limit.learnt
+
+
+def in_turn(limit: AdaptiveLimit, took_s: float, count: int, now: float) -> float:
+    """So many requests, as many at once as may be, each of which takes as long; others wait."""
+    running = deque((now, limit.begin(now)) for _ in range(limit.limit))
+    for _ in range(count):
+        now += took_s / len(running)
+        begun_at, mark = running.popleft()
+        limit.end(begun_at, mark, now, waiting=True)
+        while len(running) < limit.limit:
+            running.append((now, limit.begin(now)))
+    for begun_at, mark in running:
+        limit.drop(begun_at, mark, now, waiting=True)
+    return now
+
+
+@pytest.mark.parametrize(
+    ("learnt", "least", "first"), [(0, 1, 1), (1, 1, 1), (7, 4, 7), (MOST + 1, 1, MOST)]
+)
+def test_it_begins_within_its_bounds(learnt: int, least: int, first: int) -> None:
+    limit = AdaptiveLimit(learnt, least)
+    assert (limit.limit, limit.learnt) == (first, first)
+
+
+@pytest.mark.parametrize(
+    ("learnt", "grown"), [(1, 2), (5, 6), (10, 11), (100, 110), (MOST - 1, MOST), (MOST, None)]
+)
+def test_a_stall_grows_the_limit_by_a_tenth(learnt: int, grown: int | None) -> None:
+    limit = AdaptiveLimit(learnt)
+    limit.begin(100.0)
+    assert not limit.grow_if_stalled(100.0 + SHORT_STALL_S - 0.01)
+    assert limit.grow_if_stalled(100.0 + SHORT_STALL_S) is (grown is not None)
+    assert limit.limit == limit.learnt == (grown or learnt)
+    if grown:
+        assert not limit.grow_if_stalled(100.0 + 2 * SHORT_STALL_S - 0.01)
+
+
+@pytest.mark.parametrize(
+    ("took_s", "stall_s"), [(0.1, SHORT_STALL_S), (1.0, 4.0), (9.0, LONG_STALL_S)]
+)
+def test_a_stall_is_four_times_the_usual_time(took_s: float, stall_s: float) -> None:
+    limit = AdaptiveLimit(4)
+    now = in_turn(limit, took_s, 12, 0.0)
+    assert limit.limit == 4
+    assert not limit.grow_if_stalled(now + 0.97 * stall_s)
+    assert limit.grow_if_stalled(now + 1.03 * stall_s)
+
+
+def test_a_request_that_failed_is_a_sign_of_life() -> None:
+    limit = AdaptiveLimit(4)
+    mark = limit.begin(0.0)
+    limit.drop(0.0, mark, 5.0, waiting=True)
+    assert not limit.grow_if_stalled(5.0 + SHORT_STALL_S - 0.01)
+    assert limit.grow_if_stalled(5.0 + SHORT_STALL_S)
