@@ -14,7 +14,13 @@ from hotplate.platform.controller.planning.slot_counts import SlotCounts
 from hotplate.platform.controller.planning.workloads import Service
 from hotplate.platform.store.records import Deployment, DesiredState, Revision, RolloutOutcome
 from hotplate.serving.gateway.protocol.cors_rules import Cors
-from hotplate.serving.gateway.protocol.routes import DemandReport, Route, RouteDemand, RouteTable
+from hotplate.serving.gateway.protocol.routes import (
+    TASKS,
+    DemandReport,
+    Route,
+    RouteDemand,
+    RouteTable,
+)
 from tests.support.control_plane.situations import deployment, key, replica, revision, service
 
 
@@ -202,6 +208,26 @@ def test_tasks_and_a_path_prefix_travel_with_the_route() -> None:
     config = {"endpoints": {"readyz": "/v1/readyz"}}
     route = routes(deployment(row, row), config=config)["acme/echo"]
     assert (route.tasks, route.ready_path) == (("/v1/toil",), "/v1/readyz")
+
+
+def test_kept_tasks_wait_in_a_route_of_their_own_that_has_no_callers() -> None:
+    row = with_schema(revision(1), {"routes": [{"route": "/toil", "is_task": True}]})
+    of = deployment(row, row)
+    for has_tasks in (True, False):
+        toiling = replace(configured(service(1), {}), has_tasks=has_tasks)
+        there = [replica("a", 1, address="127.0.0.1:1")]
+        made = routes_of(
+            of, {1: [toiling]}, there, frozenset(), (), Addresses("0.0.0.0"), SlotCounts()
+        )
+        public, *apart = made
+        assert (public.name, public.tasks_apart, public.internal) == ("acme/echo", has_tasks, False)
+        assert public.tasks == ("/toil",)
+        assert [route.name for route in apart] == ["acme/echo" + TASKS] * has_tasks
+        for route in apart:
+            assert (route.host, route.port, route.schema, route.tasks) == ("", 0, "", ())
+            assert not route.tasks_apart
+            (slot,) = route.replicas
+            assert (slot.id, slot.concurrency, slot.learns, slot.least) == ("a", 1, False, 1)
 
 
 CORS = {
