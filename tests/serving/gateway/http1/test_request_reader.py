@@ -196,7 +196,7 @@ def test_nothing_is_known_after_the_last_request() -> None:
 def test_a_caller_that_rests_goes_on_where_it_was(begun: bytes) -> None:
     whole = POST if begun else b""
     reading = read([GET, begun])
-    reading.reader.rest()
+    reading.reader.drop_parser()
     read([whole[len(begun) :] + GET], reading)
     assert reading.error is None
     assert [taken.head.target for taken in reading.taken][-1] == b"/after"
