@@ -82,7 +82,7 @@ class SlotCounts:
         key, stored = service.workload.key, (memory or {}).get("slots")
         if key in self._reports or not isinstance(stored, dict):
             return
-        report, number = methods.checked(stored.get("reported")), stored.get("number")
+        report, number = methods.checked(stored.get("told")), stored.get("number")
         if stored.get("revision") == key.revision and report is not None:
             self._reports[key] = report
             self._announced[key] = str(stored.get("said", ""))
@@ -100,7 +100,7 @@ class SlotCounts:
         self._unsaved.discard(key)
         return {
             "revision": key.revision,
-            "reported": dict(self._reports[key]),
+            "told": dict(self._reports[key]),
             "number": self._numbers.get(key, 0),
             "said": self._announced.get(key, ""),
         }
