@@ -10,7 +10,7 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -247,6 +247,6 @@ def started(
     try:
         yield replica
     finally:
-        if replica.process.poll() is None:
+        with suppress(ProcessLookupError):  # its service's command may outlive it
             os.killpg(replica.process.pid, 9)
         replica.process.wait()
