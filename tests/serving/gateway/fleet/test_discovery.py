@@ -124,3 +124,9 @@ def test_gateways_without_a_token_have_a_secret_of_this_users(top: Path) -> None
         assert shared_secret(folder) == secret
     assert len(secret) == 64
     assert stat.S_IMODE((top / SECRET).stat().st_mode) == 0o600
+
+
+def test_a_gateway_of_another_version_is_found_by_the_names_of_its_files(top: Path) -> None:
+    with rendezvous(["ours"]) as folder:
+        (sign,) = top.glob("*.meets")
+    assert sign.read_text() == folder.name
