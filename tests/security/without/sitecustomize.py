@@ -14,6 +14,9 @@ from typing import Any
 
 def replace(wall: str, holder: Any, name: str, instead: Callable[..., Any]) -> None:
     """Has the module's function, or the class's method, of that name be `instead` meanwhile."""
+    if not hasattr(holder, name):
+        # site shows any other exception and lets the process run, with the wall up.
+        raise SystemExit(f"without_{wall} replaces {name} of {holder}, which has none: rename it")
     own, away = getattr(holder, name), Path(os.environ["HOTPLATE_TEST_WITHOUT"])
 
     def either(*args: Any, **kwargs: Any) -> Any:

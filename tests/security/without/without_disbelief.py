@@ -5,8 +5,8 @@ from pathlib import Path
 from hotplate.serving.replica import runtime
 
 
-async def said(directory: str, name: str, most_bytes: int) -> bytes:
+async def read(directory: str, name: str, most_bytes: int) -> bytes:
     return Path(directory, name).read_bytes()  # noqa: ASYNC240
 
 
-INSTEAD = [(runtime, "_said", said)]
+INSTEAD = [(runtime, "_read_beginning", read)]

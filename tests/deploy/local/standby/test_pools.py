@@ -222,7 +222,7 @@ async def test_a_replica_whose_standby_fails_starts_cold(
         replicas = await until(engine, states(S.READY, S.READY))
         (second,) = (each for each in replicas if each.id != first.id)
         assert second.restarts == 0
-        assert knob != "SAYS" or "its standby did not: it said " in caplog.text
+        assert knob != "SAYS" or "its standby did not: it wrote " in caplog.text
         seen = tmp_path / "replicas" / second.id / "work" / "seen.json"
         assert "WAS" not in json.loads(seen.read_text())
         view = await pool(engine, lambda view: view.starts == 2)
