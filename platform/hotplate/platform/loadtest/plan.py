@@ -1,0 +1,60 @@
+"""What the processes of a load test are told: one JSON file, and the files that it names.
+
+`loadtests/locustfiles/` reads them without an import of ours, so the keys below are a format.
+"""
+
+from __future__ import annotations
+
+import json
+from array import array
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+PLAN = "plan.json"
+DUE = "due.f8"
+PAYLOADS = "payloads.jsonl"
+SAMPLES = "samples-{}.bin"
+"""One of each process: its number."""
+COMPLAINTS = "complaints-{}.jsonl"
+"""The first bodies of answers that were no success, of each process: `{"status", "text"}`."""
+
+Kind = Literal["call", "stream", "task"]
+
+
+@dataclass(frozen=True)
+class LoadPlan:
+    """A load test as its processes carry it out. All are in one folder, where they write, too."""
+
+    url: str
+    """Scheme, host, port and the path of the deployment, without a slash at the end."""
+    route: str
+    """The path of the method, from its slash on."""
+    kind: Kind
+    """`stream` measures each event; `task` submits, asks for the status and fetches the result."""
+    duration_s: float
+    started_at: float
+    """Seconds since 1970 at which second 0 is, a few from now: all processes wait for it."""
+    users: int = 0
+    """Closed loop: how many ask again as soon as they are answered; 0 = as `due.f8` says."""
+    processes: int = 1
+    """Request number i of `due.f8` is process i modulo this one's."""
+    organization_header: str = ""
+    organizations: tuple[str, ...] = ()
+    """Their names; empty = the header is not sent."""
+    turns: tuple[int, ...] = ()
+    """Request number i (of a closed loop: user number i) is of organization
+    `turns[i % len(turns)]`."""
+    seed: int = 0
+    timeout_s: float = 300.0
+    """How long one request may take in all."""
+
+
+def write(folder: Path, plan: LoadPlan, due_s: Sequence[float], payloads: Sequence[bytes]) -> None:
+    """Writes the plan with its two files. `due_s` are seconds from second 0 on, in order;
+    `payloads` are JSON texts in one line each, taken in turn: the body of request number i is
+    `payloads[i % len(payloads)]`. Raises OSError."""
+    (folder / DUE).write_bytes(array("d", due_s).tobytes())
+    (folder / PAYLOADS).write_bytes(b"".join(body + b"\n" for body in payloads))
+    (folder / PLAN).write_text(json.dumps(asdict(plan)))
