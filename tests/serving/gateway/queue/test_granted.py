@@ -5,28 +5,12 @@ from __future__ import annotations
 import pytest
 
 from hotplate.serving.gateway.protocol.routes import ReplicaRoute
-from hotplate.serving.gateway.queue.adaptive_limit import AdaptiveLimit, Mark
+from hotplate.serving.gateway.queue.baseline import ENOUGH
 from hotplate.serving.gateway.queue.fairness import FairQueue
 from hotplate.serving.gateway.queue.granted import SLOW_BODY, Granted
 from hotplate.serving.gateway.queue.replica_slots import Replica, Slots
 from hotplate.serving.gateway.queue.service_time import ServiceTime
 from hotplate.serving.gateway.queue.ticket import ENDED, RUNNING, Ticket
-
-
-class Recording(AdaptiveLimit):
-    """A limit that keeps what it was given."""
-
-    def __init__(self) -> None:
-        super().__init__(4)
-        self.given: list[tuple[str, float, bool]] = []
-
-    def end(self, begun_at: float, mark: Mark, now: float, *, waiting: bool) -> None:
-        super().end(begun_at, mark, now, waiting=waiting)
-        self.given.append(("end", now - begun_at, waiting))
-
-    def drop(self, begun_at: float, mark: Mark, now: float, *, waiting: bool) -> None:
-        super().drop(begun_at, mark, now, waiting=waiting)
-        self.given.append(("drop", now - begun_at, waiting))
 
 
 class Recorder:
@@ -43,13 +27,12 @@ class Recorder:
 
 
 class Running:
-    """A replica of four slots, and what runs on it."""
+    """A replica whose number of slots is learnt, and what runs on it."""
 
-    def __init__(self) -> None:
-        self.slots, self.limit, self.recorder = Slots(), Recording(), Recorder()
-        self.slots.update([ReplicaRoute("a", "127.0.0.1:1", 4, learns=True)])
+    def __init__(self, slots: int = 4) -> None:
+        self.slots, self.recorder = Slots(), Recorder()
+        self.slots.update([ReplicaRoute("a", "127.0.0.1:1", slots, learns=True)])
         (self.replica,) = self.slots.replicas
-        self.replica.adaptive = self.limit
         self.queue: FairQueue[str] = FairQueue(ServiceTime())
         self.granted = Granted(self.slots, self.queue)
         self.granted.slot_recorder = self.recorder
@@ -60,6 +43,12 @@ class Running:
         assert replica is not None
         self.granted.grant(ticket, replica, now)
         return ticket
+
+    def wait(self) -> None:
+        """A ticket waits."""
+        ticket = Ticket("", 0.0, 60.0, 60.0)
+        ticket.number, ticket.ends_at = 2, 60.0
+        self.queue.join(ticket)
 
 
 def test_a_slot_is_counted_while_a_ticket_has_it() -> None:
@@ -74,7 +63,6 @@ def test_a_slot_is_counted_while_a_ticket_has_it() -> None:
     assert (granted.count, granted.in_flight, running.replica.taken) == (1, 1, 1)
     granted.free(second, 15.0, typical=False)
     assert running.recorder.told == [("a", 10.0), ("a", 11.0), ("a", -4.0), ("a", 0.0)]
-    assert running.limit.given == [("end", 4.0, False), ("drop", 4.0, False)]
 
 
 def test_a_ticket_without_a_slot_takes_none() -> None:
@@ -109,25 +97,36 @@ def test_a_response_that_has_begun_is_counted_until_it_ends() -> None:
 
 
 @pytest.mark.parametrize(
-    ("body_s", "is_sample", "typical", "waits", "how"),
+    ("body_s", "is_sample", "typical", "waits", "learns"),
     [
-        (0.0, True, True, False, "end"),
-        (10.0 * SLOW_BODY, True, True, False, "end"),
-        (10.0 * SLOW_BODY + 0.1, True, True, False, "drop"),
-        (0.0, False, True, False, "drop"),
-        (0.0, True, False, True, "drop"),
-        (0.0, True, True, True, "end"),
+        (0.0, True, True, True, True),
+        (10.0 * SLOW_BODY, True, True, True, True),
+        (10.0 * SLOW_BODY + 0.1, True, True, True, False),
+        (0.0, False, True, True, False),
+        (0.0, True, False, True, False),
+        (0.0, True, True, False, False),
     ],
 )
 def test_a_limit_learns_of_typical_requests_whose_callers_were_not_slow(
-    body_s: float, is_sample: bool, typical: bool, waits: bool, how: str
+    body_s: float, is_sample: bool, typical: bool, waits: bool, learns: bool
 ) -> None:
-    running = Running()
-    ticket = running.grant(10.0)
-    ticket.body_received_at, ticket.is_sample = 10.0 + body_s, is_sample
+    """A replica of one slot tries two as soon as it knows one, if others wait."""
+    running = Running(slots=1)
     if waits:
-        other = Ticket("", 0.0, 60.0, 60.0)
-        other.number, other.ends_at = 2, 60.0
-        running.queue.join(other)
-    running.granted.free(ticket, 20.0, typical=typical)
-    assert running.limit.given == [(how, 10.0, waits)]
+        running.wait()
+    for began_at in range(0, 30 * ENOUGH, 10):
+        ticket = running.grant(began_at)
+        ticket.body_received_at, ticket.is_sample = began_at + body_s, is_sample
+        running.granted.free(ticket, began_at + 10.0, typical=typical)
+    assert running.replica.concurrency == (2 if learns else 1)
+
+
+def test_a_limit_knows_for_how_long_each_ticket_had_its_slot() -> None:
+    running = Running(slots=1)
+    running.wait()
+    for began_at in range(0, 2 * ENOUGH, 2):
+        running.granted.free(running.grant(began_at), began_at + 2.0, typical=True)
+    limit = running.replica.adaptive
+    assert limit is not None
+    assert not limit.grow_if_stalled(2 * ENOUGH + 7.9), "that is not four times as long"
+    assert limit.grow_if_stalled(2 * ENOUGH + 8.1)
