@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from hotplate.autoscaler.simulator.fleet import SimulatedDeployment
 from hotplate.autoscaler.simulator.timeline import timeline
+from hotplate.platform.axis_marks import marks
 from hotplate.platform.commands.drawing import Drawing, Label, Stroke, png_painter, svg
 from hotplate.platform.errors import BadSetting
 
@@ -57,14 +57,14 @@ def drawn(policy: str, fleets: Sequence[SimulatedDeployment]) -> Drawing:
 def _curve(top: float, name: str, values: Sequence[float]) -> list[Stroke | Label]:
     """From 0 to the first mark that is not below its highest value."""
     bottom, right = top + HEIGHT, LEFT + WIDTH
-    marks = _marks(max(values) or 1.0, 4)
+    lines = marks(max(values) or 1.0, 4)
     shapes: list[Stroke | Label] = [Label((LEFT, top - 9), name)]
-    for mark in marks:
-        height = bottom - HEIGHT * mark / marks[-1]
+    for mark in lines:
+        height = bottom - HEIGHT * mark / lines[-1]
         shapes.append(Stroke([(LEFT, height), (right, height)], "lightgrey"))
         shapes.append(Label((LEFT - 6, height + 4), f"{mark:,.9g}", "end"))
     points = [
-        (LEFT + WIDTH * (place + 0.5) / len(values), bottom - HEIGHT * value / marks[-1])
+        (LEFT + WIDTH * (place + 0.5) / len(values), bottom - HEIGHT * value / lines[-1])
         for place, value in enumerate(values)
     ]
     ends = (LEFT, bottom), (right, bottom)
@@ -78,7 +78,7 @@ def _times(bottom: float, bin_s: float, bins: int) -> list[Stroke | Label]:
     unit = next((unit for unit, s in UNITS_S.items() if span_s >= LEAST * s), "seconds")
     whole = span_s / UNITS_S[unit]
     shapes: list[Stroke | Label] = []
-    for mark in _marks(whole, 10):
+    for mark in marks(whole, 10):
         if mark <= whole:
             place = LEFT + WIDTH * mark / whole
             shapes.append(Stroke([(place, bottom), (place, bottom + 5)], "black"))
@@ -86,14 +86,6 @@ def _times(bottom: float, bin_s: float, bins: int) -> list[Stroke | Label]:
     words = f"{unit} since the first request; each point is the mean of {_time(bin_s)}"
     shapes.append(Label((LEFT + WIDTH / 2, bottom + 38), words, "middle"))
     return shapes
-
-
-def _marks(most: float, count: int) -> list[float]:
-    """From 0 to the first that is not below `most`, in at most `count` round steps."""
-    most *= 1 - 1e-9  # a mean is rounded, too
-    power = 10.0 ** math.floor(math.log10(most / count))
-    step = next(power * round for round in (1, 2, 5, 10) if power * round * count >= most)
-    return [step * number for number in range(math.ceil(most / step) + 1)]
 
 
 def _time(seconds: float) -> str:

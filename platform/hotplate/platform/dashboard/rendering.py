@@ -13,8 +13,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 _HERE = Path(__file__).parent
-_STYLE = (_HERE / "style.css").read_text(encoding="utf-8")
-_STYLE_DIGEST = b64encode(sha256(_STYLE.encode()).digest()).decode()
+STYLE = (_HERE / "style.css").read_text(encoding="utf-8")
+_STYLE_DIGEST = b64encode(sha256(STYLE.encode()).digest()).decode()
 
 HEADERS = {
     "Content-Security-Policy": (
@@ -31,15 +31,26 @@ HEADERS = {
 }
 """Headers of every page: no scripts, no frames, nothing from elsewhere, no caching."""
 
-_templates = Environment(
-    loader=FileSystemLoader(_HERE / "templates"),
-    autoescape=True,
-    undefined=StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-)
-_templates.globals["style"] = Markup(_STYLE)
-_templates.filters["moment"] = lambda at: _moment(at)
+
+def templates(*folders: Path) -> Environment:
+    """Templates of these folders, which may extend `frame.html`; what they show is escaped."""
+    found = Environment(
+        loader=FileSystemLoader([*folders, _HERE / "templates"]),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    found.globals["style"] = Markup(STYLE)
+    found.filters["moment"] = _moment
+    return found
+
+
+def _moment(at: datetime) -> str:
+    return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+_templates = templates()
 
 
 def page(
@@ -57,7 +68,3 @@ def page(
     return web.Response(
         body=body, status=status, content_type="text/html", charset="utf-8", headers=headers
     )
-
-
-def _moment(at: datetime) -> str:
-    return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")

@@ -1,0 +1,48 @@
+"""What a report says in sentences, on its page and in its Markdown; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from hotplate.platform.loadtest.thresholds import sentence
+
+NONE = "\N{EN DASH}"
+"""In the place of a figure that there is not."""
+
+
+def verdict(report: Mapping[str, Any]) -> str:
+    """`passed` or `failed` by its thresholds; `measured` where it has none."""
+    if not report["thresholds"]:
+        return "measured"
+    return "passed" if all(one["ok"] for one in report["thresholds"]) else "failed"
+
+
+def notes(report: Mapping[str, Any]) -> list[str]:
+    """What a reader must know before any figure."""
+    found = [sentence(one) for one in report["thresholds"]]
+    rate = report["rate_per_s"]
+    if not report["kept_up"]:
+        found.append(
+            f"The load was not the one that was asked for: {rate['achieved']:g} of "
+            f"{rate['asked']:g} requests a second were sent in time, so every figure here "
+            "flatters. More --processes, or a machine with more processors, send more."
+        )
+    if not report["complete"]:
+        found.append(
+            f"The run was ended after {report['duration_s']:g} s, before its time: the figures "
+            "are of what was."
+        )
+    if report["requests"] == 0:
+        found.append("No request was sent, so there are no figures.")
+    return [one[0].upper() + one[1:] for one in found if one]
+
+
+def share(part: int, whole: int) -> str:
+    """Percent that never say 100 or 0 where it is not all or nothing."""
+    if not whole:
+        return "none"
+    percent = 100 * part / whole
+    if 0 < part < whole:
+        percent = min(99.99, max(0.01, percent))
+    return f"{percent:.4g} %"
