@@ -11,7 +11,7 @@ demand, a query is answered, or a moment comes that its last step named (`next_a
 
     reads it from the store, if that has changed                 loading
     records what happened to its replicas and requests           event_recorder
-    asks its deciders how many replicas each service needs       scaling/deciders
+    asks its deciders how many replicas each service needs       recommender
     asks what of that it may have beside the others              scaling/allocations
     plans: scale, drain, conclude the roll-out, set the status   planning/plan
     tells the engine, records the decisions, writes the status

@@ -12,10 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Protocol
-from zoneinfo import ZoneInfo
 
-from hotplate.autoscaler.rules.schedule import Floor, Schedule
 from hotplate.autoscaler.sharing.allocation import Allocation
 from hotplate.deploy.engine import Engine, Replica
 from hotplate.deploy.workload import WorkloadKey
@@ -24,36 +21,23 @@ from hotplate.platform.controller.deployment_states import DeploymentStates
 from hotplate.platform.controller.event_recorder import EventRecorder
 from hotplate.platform.controller.loading import Loader
 from hotplate.platform.controller.planning.messages import failed
-from hotplate.platform.controller.planning.observed import Observed, RolloutVerdict
+from hotplate.platform.controller.planning.observed import RolloutVerdict
 from hotplate.platform.controller.planning.plan import NextStep, plan
 from hotplate.platform.controller.planning.routing import public_name
-from hotplate.platform.controller.planning.workloads import Service, WorkloadRules
+from hotplate.platform.controller.planning.workloads import WorkloadRules
+from hotplate.platform.controller.recommender import GatewayView, Recommender
 from hotplate.platform.controller.resource_requests import resource_requests
-from hotplate.platform.controller.scaling.deciders import Recommendation, counts
+from hotplate.platform.controller.scaling.deciders import Recommendation
 from hotplate.platform.controller.scaling.query_watch import QueryWatch
 from hotplate.platform.log_format import events
 from hotplate.platform.spec.annotations import binary_of
-from hotplate.platform.spec.label_settings import LabelSettings
 from hotplate.platform.store.parts import Store
 from hotplate.platform.store.records import Deployment, RolloutOutcome
-from hotplate.serving.gateway.protocol.routes import TASKS, RouteDemand
 
 DAY_S = 86_400.0
 """Nothing that is known now is waited for longer than this at once."""
 
 log = logging.getLogger("hotplate.controller")
-
-
-class GatewayView(Protocol):
-    """What a step asks of the gateways; `RouteLinks` answers it."""
-
-    @property
-    def connected(self) -> bool: ...
-    def demand(self, route: str) -> RouteDemand | None: ...
-    def idle(self, replica: str) -> bool: ...
-    def busy(self, replica: str) -> int: ...
-    def tasks(self, replica: str) -> int: ...
-    def abandoned(self, replica: str) -> int: ...
 
 
 class Reconciler:
@@ -73,7 +57,7 @@ class Reconciler:
         self._engine = engine
         self._states = states
         self._allocations = states.allocations
-        self._scaling = states.scaling
+        self._recommender = Recommender(engine, states, gateways, queries)
         self._gateways = gateways
         self._queries = queries
         self._recorder = recorder
@@ -126,7 +110,7 @@ class Reconciler:
             state = self._states.get(deployment_id)
             if state is not None and not self._states.is_stale(deployment_id):
                 with suppress(Exception):  # its step has the same trouble, and tells of it
-                    recommended, observed = self._recommend(state, frozenset())
+                    recommended, observed = self._recommender.recommend(state, frozenset())
                     self._allocations.request(
                         deployment_id, resource_requests(state, observed, recommended)
                     )
@@ -137,7 +121,7 @@ class Reconciler:
         self, state: DeploymentState, overdue: frozenset[str]
     ) -> tuple[list[Recommendation], Mapping[WorkloadKey, Allocation], NextStep]:
         """What is recommended, what of it is granted, and what to do now."""
-        recommended, observed = self._recommend(state, overdue)
+        recommended, observed = self._recommender.recommend(state, overdue)
         granted = self._allocations.grant(
             state.deployment.id,
             resource_requests(state, observed, recommended),
@@ -149,99 +133,9 @@ class Reconciler:
         self._count_tasks(state)
         return recommended, granted, step
 
-    def _recommend(
-        self, state: DeploymentState, overdue: frozenset[str]
-    ) -> tuple[list[Recommendation], Observed]:
-        """What is recommended, and what was observed of the deployment."""
-        now, wall = asyncio.get_running_loop().time(), datetime.now(UTC).timestamp()
-        replicas = state.mine(self._engine.replicas())
-        recommended: list[Recommendation] = []
-        settings = LabelSettings.of(state.deployment.labels)
-        floor = self._floor(settings, now)
-        for service in state.answering():
-            key = service.workload.key
-            own = [replica for replica in replicas if replica.key == key]
-            there = counts(own, state.draining, now, wall)
-            route = state.route_of(key)
-            slots, demand = state.slots.load(
-                service, self._gateways.demand(route), self._gateways.demand(route + TASKS)
-            )
-            memory = state.memories.get(service.name)
-            state.demands.note(key, demand, there, wall)
-            recommendation = self._scaling.recommend(
-                service,
-                slots,
-                demand,
-                there,
-                now,
-                memory=memory,
-                floor=floor,
-                price_gpu_s=settings.price,
-            )
-            recommendation = replace(recommendation, slots=state.slots.of(service).text())
-            recommended.append(self._switched(state, service, recommendation, own, now))
-            state.look_by(recommended[-1].decision.next_at)
-        return recommended, Observed(
-            deployment=state.deployment,
-            services=state.services,
-            desired={each.key: each.decision.desired for each in recommended},
-            replicas=replicas,
-            draining=state.draining,
-            idle=overdue | {r for r in state.draining if self._gateways.idle(r)},
-            busy={r.id: n for r in replicas if (n := self._gateways.busy(r.id))},
-            now=wall,
-            ordered=frozenset(filter(state.owns, self._allocations.ordered())),
-            unserved=state.traffic.unserved.get(public_name(state.deployment), ""),
-        )
-
     def _count_tasks(self, state: DeploymentState) -> None:
         """On what drains: it has longer to end while one runs."""
         state.tasks = {r: n for r in state.draining if (n := self._gateways.tasks(r))}
-
-    @staticmethod
-    def _floor(settings: LabelSettings, now: float) -> tuple[Floor, float] | None:
-        """What the deployment's schedule asks for, until when in loop seconds."""
-        if not settings.schedule:
-            return None
-        wall = datetime.now(UTC)
-        floor = Schedule(settings.schedule, ZoneInfo(settings.time_zone)).floor(wall)
-        until = math.inf
-        if floor.until is not None:
-            until = now + (floor.until - wall).total_seconds()
-        return floor, until
-
-    def _switched(
-        self,
-        state: DeploymentState,
-        service: Service,
-        recommendation: Recommendation,
-        own: Sequence[Replica],
-        now: float,
-    ) -> Recommendation:
-        """What is recommended for an entry service whose deployment lets queries decide."""
-        deployment = state.deployment
-        binary = binary_of(deployment.labels)
-        if not service.workload.entry:
-            return recommendation
-        readings = self._queries.follow(deployment.id, binary)
-        if binary is None:
-            self._scaling.unswitch(deployment.id)
-            return recommendation
-        # While no gateway says what runs where, a job may run on each.
-        known = self._gateways.connected
-        busy = sum(not known or self._gateways.busy(replica.id) > 0 for replica in own)
-        memory = state.memories.get(service.name) or {}
-        wall = datetime.now(UTC).timestamp()
-        return self._scaling.switch(
-            deployment.id,
-            binary,
-            readings,
-            recommendation,
-            busy=busy,
-            now=now,
-            memory=memory,
-            wall=wall,
-        )
 
     async def _follow_reports(
         self, state: DeploymentState, replicas: Sequence[Replica], now: float

@@ -1,0 +1,146 @@
+"""What the autoscaler recommends for each service of a deployment, and what it was made from."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Protocol
+from zoneinfo import ZoneInfo
+
+from hotplate.autoscaler.rules.schedule import Floor, Schedule
+from hotplate.deploy.engine import Engine, Replica
+from hotplate.platform.controller.deployment_state import DeploymentState
+from hotplate.platform.controller.deployment_states import DeploymentStates
+from hotplate.platform.controller.planning.observed import Observed
+from hotplate.platform.controller.planning.routing import public_name
+from hotplate.platform.controller.planning.workloads import Service
+from hotplate.platform.controller.scaling.deciders import Recommendation, counts
+from hotplate.platform.controller.scaling.query_watch import QueryWatch
+from hotplate.platform.spec.annotations import binary_of
+from hotplate.platform.spec.label_settings import LabelSettings
+from hotplate.serving.gateway.protocol.routes import TASKS, RouteDemand
+
+
+class GatewayView(Protocol):
+    """What a step asks of the gateways; `RouteLinks` answers it."""
+
+    @property
+    def connected(self) -> bool: ...
+    def demand(self, route: str) -> RouteDemand | None: ...
+    def idle(self, replica: str) -> bool: ...
+    def busy(self, replica: str) -> int: ...
+    def tasks(self, replica: str) -> int: ...
+    def abandoned(self, replica: str) -> int: ...
+
+
+class Recommender:
+    """Asks the deciders of a deployment's services, and its queries where those decide."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        states: DeploymentStates,
+        gateways: GatewayView,
+        queries: QueryWatch,
+    ) -> None:
+        self._engine = engine
+        self._allocations = states.allocations
+        self._scaling = states.scaling
+        self._gateways = gateways
+        self._queries = queries
+
+    def recommend(
+        self, state: DeploymentState, overdue: frozenset[str]
+    ) -> tuple[list[Recommendation], Observed]:
+        """What is recommended for each service, and what was observed of the deployment.
+
+        Replicas in `overdue` have drained for as long as they may: they count as idle.
+        """
+        now, wall = asyncio.get_running_loop().time(), datetime.now(UTC).timestamp()
+        replicas = state.mine(self._engine.replicas())
+        recommended: list[Recommendation] = []
+        settings = LabelSettings.of(state.deployment.labels)
+        floor = _floor(settings, now)
+        for service in state.answering():
+            key = service.workload.key
+            own = [replica for replica in replicas if replica.key == key]
+            there = counts(own, state.draining, now, wall)
+            route = state.route_of(key)
+            slots, demand = state.slots.load(
+                service, self._gateways.demand(route), self._gateways.demand(route + TASKS)
+            )
+            memory = state.memories.get(service.name)
+            state.demands.note(key, demand, there, wall)
+            recommendation = self._scaling.recommend(
+                service,
+                slots,
+                demand,
+                there,
+                now,
+                memory=memory,
+                floor=floor,
+                price_gpu_s=settings.price,
+            )
+            recommendation = replace(recommendation, slots=state.slots.of(service).text())
+            recommended.append(self._switched(state, service, recommendation, own, now))
+            state.look_by(recommended[-1].decision.next_at)
+        return recommended, Observed(
+            deployment=state.deployment,
+            services=state.services,
+            desired={each.key: each.decision.desired for each in recommended},
+            replicas=replicas,
+            draining=state.draining,
+            idle=overdue | {r for r in state.draining if self._gateways.idle(r)},
+            busy={r.id: n for r in replicas if (n := self._gateways.busy(r.id))},
+            now=wall,
+            ordered=frozenset(filter(state.owns, self._allocations.ordered())),
+            unserved=state.traffic.unserved.get(public_name(state.deployment), ""),
+        )
+
+    def _switched(
+        self,
+        state: DeploymentState,
+        service: Service,
+        recommendation: Recommendation,
+        own: Sequence[Replica],
+        now: float,
+    ) -> Recommendation:
+        """What is recommended for an entry service whose deployment lets queries decide."""
+        deployment = state.deployment
+        binary = binary_of(deployment.labels)
+        if not service.workload.entry:
+            return recommendation
+        readings = self._queries.follow(deployment.id, binary)
+        if binary is None:
+            self._scaling.unswitch(deployment.id)
+            return recommendation
+        # While no gateway says what runs where, a job may run on each.
+        known = self._gateways.connected
+        busy = sum(not known or self._gateways.busy(replica.id) > 0 for replica in own)
+        memory = state.memories.get(service.name) or {}
+        wall = datetime.now(UTC).timestamp()
+        return self._scaling.switch(
+            deployment.id,
+            binary,
+            readings,
+            recommendation,
+            busy=busy,
+            now=now,
+            memory=memory,
+            wall=wall,
+        )
+
+
+def _floor(settings: LabelSettings, now: float) -> tuple[Floor, float] | None:
+    """What the deployment's schedule asks for, until when in loop seconds."""
+    if not settings.schedule:
+        return None
+    wall = datetime.now(UTC)
+    floor = Schedule(settings.schedule, ZoneInfo(settings.time_zone)).floor(wall)
+    until = math.inf
+    if floor.until is not None:
+        until = now + (floor.until - wall).total_seconds()
+    return floor, until
