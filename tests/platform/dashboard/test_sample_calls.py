@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hotplate.platform.dashboard.sample_calls import SampleCall, mounted_paths, sample_calls
-from hotplate.platform.dashboard.sample_input import sample
+from hotplate.platform.schema.sample_input import sample
 
 URL = "http://127.0.0.1:7100"
 

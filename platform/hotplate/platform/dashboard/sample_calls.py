@@ -14,7 +14,8 @@ from itertools import islice
 from typing import Any
 from urllib.parse import quote
 
-from hotplate.platform.dashboard.sample_input import Schema, members, sample
+from hotplate.platform.schema.methods import ServiceMethod, service_methods
+from hotplate.platform.schema.sample_input import members, sample
 
 SHOWN = 12
 """Methods with an example; a page of more is read by nobody."""
@@ -40,29 +41,22 @@ class SampleCall:
 
 
 @dataclass(frozen=True)
-class _Method:
-    name: str
-    route: str
+class _Call:
+    """One method at a deployment."""
+
+    method: ServiceMethod
     url: str
     """Of the deployment."""
     protected: bool
-    streams: bool
-    is_task: bool
-    input: Schema
-
-    @property
-    def root(self) -> bool:
-        """Whether its one argument is the whole body."""
-        return bool(self.input.get("root_input"))
 
     @property
     def arguments(self) -> dict[str, Any]:
         """By name, what is sent; a `_File` for a file."""
-        return {name: _value(each, name) for name, each in members(self.input).items()}
+        return {name: _value(each, name) for name, each in members(self.method.input).items()}
 
     @property
     def address(self) -> str:
-        return self.url + quote(self.route, safe=SAFE_IN_ROUTES)
+        return self.url + quote(self.method.route, safe=SAFE_IN_ROUTES)
 
 
 @dataclass(frozen=True)
@@ -75,8 +69,13 @@ class _File:
 
 def sample_calls(schema: object, url: str, *, protected: bool) -> list[SampleCall]:
     """Of the methods that a bento's `schema` lists; `protected` = callers need a token."""
-    shown = islice(_methods(schema, url, protected), SHOWN)
-    return [_sample(method, doc) for method, doc in shown]
+    shown = islice(service_methods(schema), SHOWN)
+    return [_sample(_Call(method, url, protected)) for method in shown]
+
+
+def _sample(call: _Call) -> SampleCall:
+    method = call.method
+    return SampleCall(method.route, method.doc.strip(), _curl(call), _python(call))
 
 
 def mounted_paths(schema: object) -> list[str]:
@@ -97,30 +96,6 @@ def plain_call(url: str, path: str, *, protected: bool) -> str:
     return " ".join(["curl", *_token(protected), shlex.quote(url + quote(path, SAFE_IN_ROUTES))])
 
 
-def _methods(schema: object, url: str, protected: bool) -> Iterator[tuple[_Method, str]]:
-    routes = schema.get("routes") if isinstance(schema, Mapping) else None
-    for route in routes if isinstance(routes, list) else ():
-        if not isinstance(route, Mapping) or not isinstance(route.get("route"), str):
-            continue
-        given, output = route.get("input"), route.get("output")
-        yield (
-            _Method(
-                name=str(route.get("name") or ""),
-                route=route["route"],
-                url=url,
-                protected=protected,
-                streams=isinstance(output, Mapping) and bool(output.get("is_stream")),
-                is_task=bool(route.get("is_task")),
-                input=given if isinstance(given, Mapping) else {},
-            ),
-            str(route.get("doc") or ""),
-        )
-
-
-def _sample(method: _Method, doc: str) -> SampleCall:
-    return SampleCall(method.route, doc.strip(), _curl(method), _python(method))
-
-
 def _value(schema: object, name: str) -> Any:
     if isinstance(schema, Mapping):
         if schema.get("type") == "file":
@@ -131,22 +106,22 @@ def _value(schema: object, name: str) -> Any:
     return sample(schema, name)
 
 
-def _curl(method: _Method) -> str:
-    address = method.address + ("/submit" if method.is_task else "")
-    words = ["curl", *(["-N"] if method.streams else []), *_token(method.protected)]
-    lines = [" ".join([*words, "-X POST", shlex.quote(address)]), *_body(method)]
+def _curl(call: _Call) -> str:
+    address = call.address + ("/submit" if call.method.is_task else "")
+    words = ["curl", *(["-N"] if call.method.streams else []), *_token(call.protected)]
+    lines = [" ".join([*words, "-X POST", shlex.quote(address)]), *_body(call)]
     curl = " \\\n  ".join(lines)
-    if method.is_task:
-        asks = shlex.quote(f"{method.address}/get?task_id=TASK_ID")
-        curl += "\n" + " ".join(["curl", *_token(method.protected), asks])
+    if call.method.is_task:
+        asks = shlex.quote(f"{call.address}/get?task_id=TASK_ID")
+        curl += "\n" + " ".join(["curl", *_token(call.protected), asks])
     return curl
 
 
-def _body(method: _Method) -> Iterator[str]:
+def _body(call: _Call) -> Iterator[str]:
     """curl's arguments for it."""
-    arguments = method.arguments
-    if method.root:
-        value = _value({**method.input, "root_input": None}, method.name)
+    arguments = call.arguments
+    if call.method.root:
+        value = _value({**call.method.input, "root_input": None}, call.method.name)
         if isinstance(value, _File):
             yield f"--data-binary @{value.name}"
             return
@@ -162,27 +137,27 @@ def _body(method: _Method) -> Iterator[str]:
     yield "-d " + shlex.quote(json.dumps(value))
 
 
-def _python(method: _Method) -> str:
-    opens = f"{method.url!r}"
-    if method.protected:
+def _python(call: _Call) -> str:
+    opens = f"{call.url!r}"
+    if call.protected:
         opens += f", token=os.environ[{TOKEN!r}]"
-    call = _call(method)
-    uses_files = "Path(" in call
+    python = _expression(call)
+    uses_files = "Path(" in python
     lines = [
-        *(["import asyncio"] if method.is_task else []),
-        *(["import os"] if method.protected else []),
+        *(["import asyncio"] if call.method.is_task else []),
+        *(["import os"] if call.protected else []),
         *(["from pathlib import Path"] if uses_files else []),
-        *([""] if method.is_task or method.protected or uses_files else []),
+        *([""] if call.method.is_task or call.protected or uses_files else []),
         "import bentoml",
         "",
     ]
-    if method.is_task:
-        return "\n".join([*lines, *_task(opens, call)])
+    if call.method.is_task:
+        return "\n".join([*lines, *_task(opens, python)])
     lines.append(f"with bentoml.SyncHTTPClient({opens}) as client:")
-    if method.streams:
-        lines += [f"    for piece in {call}:", "        print(piece)"]
+    if call.method.streams:
+        lines += [f"    for piece in {python}:", "        print(piece)"]
     else:
-        lines.append(f"    print({call})")
+        lines.append(f"    print({python})")
     return "\n".join(lines)
 
 
@@ -198,13 +173,13 @@ def _task(opens: str, call: str) -> list[str]:
     ]
 
 
-def _call(method: _Method) -> str:
-    does = ".submit" if method.is_task else ""
-    name = f"api_{method.name}" if method.name in CLIENTS_OWN else method.name
-    if method.root:
-        given = repr(_value({**method.input, "root_input": None}, method.name))
+def _expression(call: _Call) -> str:
+    does = ".submit" if call.method.is_task else ""
+    name = f"api_{call.method.name}" if call.method.name in CLIENTS_OWN else call.method.name
+    if call.method.root:
+        given = repr(_value({**call.method.input, "root_input": None}, call.method.name))
     else:
-        given = _keywords(method.arguments)
+        given = _keywords(call.arguments)
     if name == "__call__":
         return f"client{does}({given})"
     if _is_name(name):
