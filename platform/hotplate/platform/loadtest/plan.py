@@ -15,6 +15,8 @@ from typing import Literal
 PLAN = "plan.json"
 DUE = "due.f8"
 PAYLOADS = "payloads.jsonl"
+TOKEN = "token"
+"""What is sent as `Authorization: Bearer`; where there is no such file, nothing is."""
 SAMPLES = "samples-{}.bin"
 """One of each process: its number."""
 COMPLAINTS = "complaints-{}.jsonl"
@@ -37,9 +39,10 @@ class LoadPlan:
     started_at: float
     """Seconds since 1970 at which second 0 is, a few from now: all processes wait for it."""
     users: int = 0
-    """Closed loop: how many ask again as soon as they are answered; 0 = as `due.f8` says."""
+    """Closed loop: how many ask again as soon as they are answered, each from its own time in
+    `due.f8` on; 0 = open loop: a request at each time in `due.f8`."""
     processes: int = 1
-    """Request number i of `due.f8` is process i modulo this one's."""
+    """Number i of `due.f8`, a request or a user, is process i modulo this one's."""
     organization_header: str = ""
     organizations: tuple[str, ...] = ()
     """Their names; empty = the header is not sent."""
@@ -51,10 +54,18 @@ class LoadPlan:
     """How long one request may take in all."""
 
 
-def write(folder: Path, plan: LoadPlan, due_s: Sequence[float], payloads: Sequence[bytes]) -> None:
-    """Writes the plan with its two files. `due_s` are seconds from second 0 on, in order;
-    `payloads` are JSON texts in one line each, taken in turn: the body of request number i is
-    `payloads[i % len(payloads)]`. Raises OSError."""
+def write(
+    folder: Path,
+    plan: LoadPlan,
+    due_s: Sequence[float],
+    payloads: Sequence[bytes],
+    token: str = "",
+) -> None:
+    """Writes the plan with its files. `due_s` are seconds from second 0 on, in order; `payloads`
+    are JSON texts in one line each, taken in turn: the body of request number i is
+    `payloads[i % len(payloads)]`. The folder is its user's only. Raises OSError."""
+    if token:
+        (folder / TOKEN).write_text(token)
     (folder / DUE).write_bytes(array("d", due_s).tobytes())
     (folder / PAYLOADS).write_bytes(b"".join(body + b"\n" for body in payloads))
     (folder / PLAN).write_text(json.dumps(asdict(plan)))
