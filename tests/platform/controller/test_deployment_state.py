@@ -70,6 +70,7 @@ def test_what_queries_turn_on_and_off_shows_their_bounds(state: DeploymentState)
     state.deployment = replace(state.deployment, labels=labels)
     (shown,) = live_json(state, [])["services"]
     assert (shown["min_replicas"], shown["max_replicas"]) == (0, 2)
+    assert shown["gpus"] == 0.0
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ def live_json(state: DeploymentState, replicas: Sequence[Replica]) -> dict[str, 
                 "max_replicas": policy.max_replicas,
                 "concurrency": slots.number,
                 "slots": slots.text(),
+                "gpus": service.workload.resources.gpus,
             }
             if binary is not None and service.workload.entry:
                 about |= {"min_replicas": 0, "max_replicas": binary.policy.replicas}
