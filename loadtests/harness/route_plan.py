@@ -20,6 +20,8 @@ class Plan:
     named: int | None = None
     """How many of them the proxy knows at first; None = all."""
     timeout_s: float = 60.0
+    queue_limit: int = 1000
+    """How many requests wait at most."""
     streams: bool = False
     """Responses are streams, of which each piece must be sent at once."""
     weights: Mapping[str, float] = field(default_factory=dict)
@@ -40,6 +42,7 @@ class RoutesFile:
             'name = "bench"',
             f'listen = "127.0.0.1:{self._port}"',
             f"timeout_s = {plan.timeout_s}",
+            f"queue_limit = {plan.queue_limit}",
             f'organization_header = "{ORGANIZATION}"',
             "[deployment.weights]",
             *(f"{organization} = {weight}" for organization, weight in plan.weights.items()),

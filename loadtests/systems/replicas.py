@@ -22,16 +22,23 @@ HOST = "127.0.0.1"
 
 
 class Replica:
-    """One `programs.backend`. It runs from `start` until it is killed, or the block ends."""
+    """One process of `program`. It runs from `start` until it is killed, or the block ends."""
 
-    def __init__(self, slots: int, log: Path, record: Path) -> None:
-        """The ids of the requests whose handlers have begun are appended to the file `record`."""
+    def __init__(
+        self,
+        slots: int,
+        log: Path,
+        record: Path,
+        program: str = "loadtests.programs.backend",
+    ) -> None:
+        """What its handlers do is appended to the file `record`; by default the ids of the requests
+        that have begun."""
         port = _steady_port()
         self.address = f"{HOST}:{port}"
         self.record = record
         self._log = log
         self._command = module(
-            "loadtests.programs.backend",
+            program,
             *("--concurrency", slots, "--port", port, "--record", record),
         )
         self._stack = AsyncExitStack()

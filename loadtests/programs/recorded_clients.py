@@ -1,0 +1,170 @@
+"""Closed-loop clients that write when each of their requests was sent and how it ended. They repeat
+none.
+
+Some have little patience and some leave, as their requests' numbers say. They end when all numbers
+are used.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import cast
+
+import httptools
+import uvloop
+
+from loadtests.harness.accelerator import clock
+from loadtests.harness.route_plan import ORGANIZATION
+from loadtests.history.files import ClientFile
+from loadtests.history.observations import Outcome
+from loadtests.history.operation import Operation, number_in
+
+SILENT_S = 60.0
+"""A request that has no end by then is called silent."""
+AFTER_REFUSAL_S = 0.02
+AFTER_FAILURE_S = 0.05
+NOT_TRIED = (429, 503)
+
+
+class Client(asyncio.Protocol):
+    """One client: one request at a time, over a connection that is kept as long as possible."""
+
+    def __init__(self, port: int, numbers: Iterator[int], file: ClientFile) -> None:
+        self._port = port
+        self._numbers = numbers
+        self._file = file
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._parser: httptools.HttpResponseParser
+        self._operation: Operation | None = None
+        """The request that has no end yet."""
+        self._last = 0
+        self._body: list[bytes] = []
+        self._limit: asyncio.TimerHandle | None = None
+        self._connecting: asyncio.Task[None] | None = None
+        self.done = self._loop.create_future()
+
+    def begin(self) -> None:
+        """Sends the next request, if there is one."""
+        number = next(self._numbers, None)
+        if number is None:
+            self._drop()
+            self.done.set_result(None)
+            return
+        operation = self._operation = Operation(number)
+        self._last = number
+        self._file.sent(number, clock())
+        if operation.leaves_after_s is None:
+            self._limit = self._loop.call_later(SILENT_S, self._give_up, "silent")
+        else:
+            self._limit = self._loop.call_later(operation.leaves_after_s, self._give_up, "left")
+        if self._transport is None:
+            self._connecting = self._loop.create_task(self._connect())
+        else:
+            self._send(operation)
+
+    async def _connect(self) -> None:
+        try:
+            await self._loop.create_connection(lambda: self, "127.0.0.1", self._port)
+        except OSError:
+            self._end("cut", AFTER_FAILURE_S)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's are of no such class
+        self._parser = httptools.HttpResponseParser(self)
+        if self._operation is None:  # it has left meanwhile
+            self._drop()
+        else:
+            self._send(self._operation)
+
+    def _send(self, operation: Operation) -> None:
+        assert self._transport is not None
+        body = operation.body
+        lines = [
+            f"{operation.method} /operations/{operation.number} HTTP/1.1",
+            "Host: 127.0.0.1",
+            f"X-Request-Id: {operation.number}",
+            f"{ORGANIZATION}: {operation.organization}",
+        ]
+        if operation.timeout_s is not None:
+            lines.append(f"X-Request-Timeout-Seconds: {operation.timeout_s}")
+        if body:
+            lines.append(f"Content-Length: {len(body)}")
+        self._transport.write("\r\n".join(lines).encode() + b"\r\n\r\n" + body)
+
+    def data_received(self, data: bytes) -> None:
+        if self._operation is None:
+            self._surplus()
+        else:
+            self._parser.feed_data(data)
+
+    def on_body(self, data: bytes) -> None:
+        self._body.append(data)
+
+    def on_message_complete(self) -> None:
+        if self._operation is None:  # two answers at once
+            self._surplus()
+            return
+        status, body = self._parser.get_status_code(), b"".join(self._body)
+        if not self._parser.should_keep_alive():
+            self._drop()
+        if status == 200:
+            self._end("answered", 0.0, number_in(body))
+        else:
+            self._end("refused" if status in NOT_TRIED else "failed", AFTER_REFUSAL_S)
+
+    def _surplus(self) -> None:
+        """What comes on a connection that awaits nothing is a second end of the last request."""
+        self._file.ended(self._last, clock(), "answered")
+        self._drop()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if self._transport is not None:
+            self._transport = None
+            if self._operation is not None:
+                self._end("cut", AFTER_FAILURE_S)
+
+    def _give_up(self, outcome: Outcome) -> None:
+        self._drop()
+        self._end(outcome, 0.0)
+
+    def _end(self, outcome: Outcome, pause_s: float, answer_of: int | None = None) -> None:
+        assert self._operation is not None, "one request has one end"
+        assert self._limit is not None
+        self._file.ended(self._operation.number, clock(), outcome, answer_of)
+        self._limit.cancel()
+        self._operation = None
+        self._body.clear()
+        self._loop.call_later(pause_s, self.begin) if pause_s else self._loop.call_soon(self.begin)
+
+    def _drop(self) -> None:
+        """Ends the connection; what happens on it no longer counts."""
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            transport.abort()
+        elif self._connecting is not None:
+            self._connecting.cancel()
+
+
+async def run(port: int, numbers: range, count: int, record: Path) -> None:
+    with ClientFile(record) as file:
+        left = iter(numbers)
+        clients = [Client(port, left, file) for _ in range(count)]
+        for client in clients:
+            client.begin()
+        await asyncio.gather(*(client.done for client in clients))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("port", type=int)
+    parser.add_argument("--first", type=int, required=True, help="the first request's number")
+    parser.add_argument("--count", type=int, required=True, help="requests")
+    parser.add_argument("--clients", type=int, required=True)
+    parser.add_argument("--record", type=Path, required=True)
+    flags = parser.parse_args()
+    numbers = range(flags.first, flags.first + flags.count)
+    uvloop.run(run(flags.port, numbers, flags.clients, flags.record))
