@@ -264,8 +264,8 @@ class LocalEngine(Engine):
         """Those whose services are no longer reached as they were told, as after another version
         of the platform, or another cluster's token."""
         for replica in self._replicas.values():
-            told = replica.workload
-            if told.key == workload.key and dict(told.depends) != dict(workload.depends):
+            current = replica.workload
+            if current.key == workload.key and dict(current.depends) != dict(workload.depends):
                 self._stop(replica, "the services that it calls have other URLs now")
 
     def _stop(self, replica: LocalReplica, reason: str) -> None:

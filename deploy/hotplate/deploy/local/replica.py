@@ -201,9 +201,9 @@ class LocalReplica:
             last_line = next((line for line in reversed(self._log_tail) if line.strip()), "")
             reason += f"; its log ends with: {shortened(last_line)}" if last_line else ""
         if self._attempt.verdict:
-            said = f"hotplate: {self._attempt.verdict}"
-            logfile.append(self._context.host.records.log_path(self.id), [said])
-            self._log_tail = (*self._log_tail, said)[-lines:]
+            sentence = f"hotplate: {self._attempt.verdict}"
+            logfile.append(self._context.host.records.log_path(self.id), [sentence])
+            self._log_tail = (*self._log_tail, sentence)[-lines:]
         self._attempt.process = None
         self.place = None
         log.warning("replica %s: %s", self.id, reason)

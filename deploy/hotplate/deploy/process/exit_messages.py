@@ -29,9 +29,9 @@ def ending(code: int | None, lasted_s: float) -> str:
         return f"killed by signal {-code} after {lasted_s:.1f} s ({_about(-code)})"
     if code == 0:
         return f"exited with code 0 after {lasted_s:.1f} s, although it was not told to end"
-    said = f"exited with code {code} after {lasted_s:.1f} s"
+    sentence = f"exited with code {code} after {lasted_s:.1f} s"
     number = code - _SHELL_BASE
-    return f"{said} (a child of it: {_about(number)})" if number in _WHY else said
+    return f"{sentence} (a child of it: {_about(number)})" if number in _WHY else sentence
 
 
 def _about(number: int) -> str:

@@ -86,11 +86,11 @@ def attempts(outside: dict[str, Any]) -> dict[str, Attempt]:
 def outcome(attempt: Attempt) -> str | None:
     """Why it was refused; None where it was not. In a process of its own, which is another one
     after some of them."""
-    answer, said = os.pipe()
+    answer, written = os.pipe()
     if (child := os.fork()) == 0:
-        os.write(said, _refusal(attempt).encode())
+        os.write(written, _refusal(attempt).encode())
         os._exit(0)
-    os.close(said)
+    os.close(written)
     os.waitpid(child, 0)
     with open(answer) as file:
         return file.read() or None

@@ -220,7 +220,7 @@ class Isolation:
         finally:
             entering.close_inherited()
         try:
-            said = tried.communicate(timeout=LIMIT_S)[1].decode(errors="replace").strip()
+            complaint = tried.communicate(timeout=LIMIT_S)[1].decode(errors="replace").strip()
         except subprocess.TimeoutExpired as error:
             tried.kill()
             tried.communicate()
@@ -228,12 +228,12 @@ class Isolation:
         try:
             entered = entering.entered_now()
         except SpawnFailed as error:
-            return said or str(error)
+            return complaint or str(error)
         ended_well = not _ended(entered.program) and not entered.why_not
         if entered.first:
             os.kill(entered.first, signal.SIGKILL)
             _ended(entered.first)
-        return "" if ended_well else entered.why_not or said.partition("\n")[0]
+        return "" if ended_well else entered.why_not or complaint.partition("\n")[0]
 
 
 class MountHelper:

@@ -22,8 +22,8 @@ def refuse_cross_site(own: OwnHosts) -> Middleware:
     @web.middleware
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
         hosts = _hosts(request)
-        if said := own.refusal(hosts, http10=tuple(request.version) <= HTTP10):
-            return _refused(421, "misdirected_request", said)
+        if refusal_text := own.refusal(hosts, http10=tuple(request.version) <= HTTP10):
+            return _refused(421, "misdirected_request", refusal_text)
         browsed = _browsed(request, hosts[-1] if hosts else "")
         if is_foreign(browsed, own.names):
             origin = request.headers.get("Origin", "") or browsed.site

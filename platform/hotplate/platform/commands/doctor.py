@@ -52,8 +52,8 @@ def run(arguments: argparse.Namespace) -> int:
     advised = advice() if missing else []
     if arguments.json:
         found = [asdict(finding) for finding in findings]
-        said = {"ok": not missing, "kernel": kernel(), "user": os.geteuid(), "advice": advised}
-        print(json.dumps(said | {"findings": found}))
+        report = {"ok": not missing, "kernel": kernel(), "user": os.geteuid(), "advice": advised}
+        print(json.dumps(report | {"findings": found}))
     else:
         _show(findings, advised)
     return int(missing)
@@ -78,9 +78,9 @@ def of_files(data: DataDir, user: int) -> list[CheckResult]:
     if not data.root.is_dir():
         return [_read_as("data directory", CheckState.OK, f"there is none yet at {data.root}")]
     wrong = [
-        said
+        problem
         for path, private in ((data.root, 0o700), *((data.root / n, 0o600) for n in _SECRETS))
-        if (said := _foreign(path, private, user))
+        if (problem := _foreign(path, private, user))
     ]
     if wrong:
         return [_read_as("data directory", CheckState.MISSING, "; ".join(wrong))]
@@ -105,22 +105,22 @@ def of_settings(settings: PlatformSettings) -> list[CheckResult]:
     """Findings about what the settings let others do."""
     found = []
     if is_everywhere(settings.host) and not settings.tls_certificate:
-        said = "the platform listens on every address of this machine, in plain HTTP"
+        problem = "the platform listens on every address of this machine, in plain HTTP"
         found.append(
-            _read_as("listeners", CheckState.WEAK, f"{said}: put a proxy with TLS before it")
+            _read_as("listeners", CheckState.WEAK, f"{problem}: put a proxy with TLS before it")
         )
     elif is_everywhere(settings.host):
-        said = "the platform listens on every address of this machine, for deployments with TLS"
-        found.append(_read_as("listeners", CheckState.OK, said))
+        secured = "the platform listens on every address of this machine, for deployments with TLS"
+        found.append(_read_as("listeners", CheckState.OK, secured))
     else:
         found.append(
             _read_as("listeners", CheckState.OK, f"the platform listens on {settings.host} only")
         )
     if settings.trust_organizations:
-        said = (
+        problem = (
             "trust_organizations is true: organizations share files that any of them could change"
         )
-        found.append(_read_as("organizations", CheckState.WEAK, said))
+        found.append(_read_as("organizations", CheckState.WEAK, problem))
     return found
 
 
@@ -133,10 +133,10 @@ def of_roles(data: DataDir) -> list[CheckResult]:
         if mask is not None and mask & 0o077 != 0o077:
             open_handed.append(f"{state.name} ({mask:03o})")
     if open_handed:
-        said = (
+        problem = (
             f"other users may open files that these make, by their umask: {', '.join(open_handed)}"
         )
-        return [_read_as("umask", CheckState.MISSING, f"{said}; it has to be 077")]
+        return [_read_as("umask", CheckState.MISSING, f"{problem}; it has to be 077")]
     return (
         [
             _read_as(

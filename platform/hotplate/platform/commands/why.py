@@ -76,8 +76,8 @@ def show_why(
         )
         console.print(f"  {escape(last['reason'])}")
         console.print(f"  there were {last['replicas']}, with {_inputs(last)}")
-        if said := (last.get("inputs") or {}).get("slots"):
-            console.print(f"  a replica had {escape(said)}")
+        if sentence := (last.get("inputs") or {}).get("slots"):
+            console.print(f"  a replica had {escape(sentence)}")
         for one in before[: SHOWN - 1]:
             at = _time(datetime.fromisoformat(one["at"]).astimezone(now.tzinfo))
             change = f"{one['replicas']} → {one['desired']}"
@@ -89,10 +89,10 @@ def _inputs(decision: Mapping[str, Any]) -> str:
     inputs = decision.get("inputs")
     if not inputs:
         return f"{decision['demand']} in flight or queued"
-    said = f"{inputs['in_flight']} in flight, {inputs['queued']} queued"
+    sentence = f"{inputs['in_flight']} in flight, {inputs['queued']} queued"
     if inputs["service_s"]:
-        said += f", {inputs['service_s']:.3g} s each"
-    return said + (f"; {inputs['starting']} starting" if inputs["starting"] else "")
+        sentence += f", {inputs['service_s']:.3g} s each"
+    return sentence + (f"; {inputs['starting']} starting" if inputs["starting"] else "")
 
 
 def _time(at: datetime) -> str:

@@ -55,10 +55,10 @@ class EventRecorder:
             if last is None or last.outline != each.outline:
                 changed.append(each)
             if last is not None and last.decision.desired != each.decision.desired:
-                said = messages.scaled(
+                sentence = messages.scaled(
                     each.key.service, last.decision.desired, each.decision.desired, each.reason
                 )
-                events.info("%s: %s", state.deployment.name, said)
+                events.info("%s: %s", state.deployment.name, sentence)
         if over or changed:
             ends = [_end_record(each, state.deployment) for each in over]
             records = ends + [_decision_record(each) for each in changed]
@@ -180,8 +180,8 @@ class EventRecorder:
         traffic.update_refusals({route: demand.refusals for route, demand in demands.items()})
         for route, refusals in traffic.refusals.items():
             if counts := refusals.take_due(now):
-                said = notices.refused(state.deployment.name, counts)
-                await self._event(state, "RequestsRefused", f"{route} refused {said}")
+                sentence = notices.refused(state.deployment.name, counts)
+                await self._event(state, "RequestsRefused", f"{route} refused {sentence}")
             state.look_by(refusals.due_at)
 
     async def cut(self, state: DeploymentState, overdue: Collection[str]) -> None:

@@ -75,8 +75,8 @@ def _slots(replica: Replica, state: DeploymentState) -> dict[str, Any] | None:
     if service is None:
         return None
     found = state.slots.of(service)
-    said = {"number": state.slots.number(replica, service), "source": found.source}
-    return said | ({"tasks": found.tasks} if found.tasks else {})
+    described = {"number": state.slots.number(replica, service), "source": found.source}
+    return described | ({"tasks": found.tasks} if found.tasks else {})
 
 
 def phases_json(replica: Replica) -> list[dict[str, Any]]:

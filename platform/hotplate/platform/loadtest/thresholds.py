@@ -82,18 +82,18 @@ class Threshold:
 
 def parse(text: str) -> Threshold:
     """The threshold that is written there. Raises BadSetting."""
-    said = f"--fail-if {text!r}"
+    given = f"--fail-if {text!r}"
     found = _EXPRESSION.fullmatch(text.strip())
     if found is None:
-        raise BadSetting(f"{said} is no expression; {EXAMPLE}")
+        raise BadSetting(f"{given} is no expression; {EXAMPLE}")
     name, comparison, number = found.groups()
     try:
         limit = float(number)
     except ValueError:
         limit = math.nan
     if not math.isfinite(limit):
-        raise BadSetting(f"{said}: {number} is not a number; {EXAMPLE}")
-    return Threshold(text.strip(), _path(said, name), comparison, limit)
+        raise BadSetting(f"{given}: {number} is not a number; {EXAMPLE}")
+    return Threshold(text.strip(), _path(given, name), comparison, limit)
 
 
 def sentence(checked: Mapping[str, Any]) -> str:
@@ -106,24 +106,24 @@ def sentence(checked: Mapping[str, Any]) -> str:
     return f"{expression!r} is true: it is {value:.6g}"
 
 
-def _path(said: str, name: str) -> Path:
+def _path(given: str, name: str) -> Path:
     """Where the figure of that name stands."""
     if not name.startswith(_ORGANIZATIONS):
-        return _known(said, name, OF_RUN, "", [*OF_RUN, f"{_ORGANIZATIONS}NAME.refused"])
+        return _known(given, name, OF_RUN, "", [*OF_RUN, f"{_ORGANIZATIONS}NAME.refused"])
     rest = name.removeprefix(_ORGANIZATIONS)
     # Names of organizations may have dots themselves, so the longest figure at the end is meant.
     endings = [one for one in OF_ORGANIZATION if rest.endswith(f".{one}")]
     if not endings:
         organization, _, figure = rest.partition(".")
         prefix = f"{_ORGANIZATIONS}{organization}."
-        return _known(said, figure, OF_ORGANIZATION, prefix, OF_ORGANIZATION)
+        return _known(given, figure, OF_ORGANIZATION, prefix, OF_ORGANIZATION)
     figure = max(endings, key=len)
     organization = rest.removesuffix(f".{figure}")
     return ("organizations", organization, *OF_ORGANIZATION[figure])
 
 
 def _known(
-    said: str,
+    given: str,
     name: str,
     known: Mapping[str, Path],
     prefix: str,
@@ -133,7 +133,7 @@ def _known(
         return known[name]
     near = nearest(name, choices, likeness=0.4)
     hint = f"; did you mean {prefix}{near}?" if near else f"; there are {', '.join(choices)}"
-    raise BadSetting(f"{said}: a report has no figure {prefix}{name}{hint}")
+    raise BadSetting(f"{given}: a report has no figure {prefix}{name}{hint}")
 
 
 def _value(report: Any, path: Path) -> float | None:

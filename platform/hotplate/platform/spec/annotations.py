@@ -45,23 +45,23 @@ class BinarySpec:
 
 def binary_of(labels: Sequence[Mapping[str, str]]) -> BinarySpec | None:
     """None where it is not enabled. Labels were checked."""
-    said = {label["key"]: label["value"] for label in labels}
-    if said.get(ENABLED) != "true":
+    values = {label["key"]: label["value"] for label in labels}
+    if values.get(ENABLED) != "true":
         return None
     settings = LabelSettings.of(labels)
-    replicas = int(said.get(MAX_REPLICAS, "1"))
+    replicas = int(values.get(MAX_REPLICAS, "1"))
     policy = BinaryPolicy(replicas, float(settings.binary_window_s))
-    return BinarySpec(policy, split_queries(said.get(QUERIES, "")), settings.binary_target)
+    return BinarySpec(policy, split_queries(values.get(QUERIES, "")), settings.binary_target)
 
 
 def check_annotations(labels: Sequence[Mapping[str, str]], path: str) -> None:
     """Raises Invalid, which opens with the label's path: `path[index]`."""
-    said: dict[str, str] = {}
+    values: dict[str, str] = {}
     for index, label in enumerate(labels):
         key, value = label["key"], label["value"]
         if not key.startswith(PREFIX):
             continue
-        said[key] = value
+        values[key] = value
         if key not in (ENABLED, MAX_REPLICAS, QUERIES):
             known = (ENABLED, MAX_REPLICAS, QUERIES)
             raise Invalid(f"{path}[{index}].key: there is no {key!r}{suggestion(key, known)}")
@@ -69,5 +69,5 @@ def check_annotations(labels: Sequence[Mapping[str, str]], path: str) -> None:
             raise Invalid(f"{path}[{index}].value: {key} is 'true' or 'false', not {value!r:.80}")
         if key == MAX_REPLICAS and not (value.isascii() and value.isdecimal() and len(value) < 4):
             raise Invalid(f"{path}[{index}].value: {key} is 0 to 999, not {value!r:.80}")
-    if said.get(ENABLED) == "true" and not split_queries(said.get(QUERIES, "")):
+    if values.get(ENABLED) == "true" and not split_queries(values.get(QUERIES, "")):
         raise Invalid(f"{path}: {ENABLED} is true and {QUERIES} has no query: nothing would decide")

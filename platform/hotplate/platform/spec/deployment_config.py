@@ -121,9 +121,11 @@ def _scaling(fields: Fields, path: str) -> dict[str, Any]:
         checked = policy_from(scaling, concurrency=1)
     except ScalingInvalid as error:
         raise Invalid(f"{path}.{error}") from error
-    said = {key: value for key, value in (scaling.get("policy") or {}).items() if value is not None}
+    policy = {
+        key: value for key, value in (scaling.get("policy") or {}).items() if value is not None
+    }
     return {
         "min_replicas": checked.min_replicas,
         "max_replicas": checked.max_replicas,
-        "policy": said or None,
+        "policy": policy or None,
     }

@@ -57,13 +57,13 @@ class LabelSettings:
     def of(labels: Sequence[Mapping[str, str]]) -> LabelSettings:
         """The settings of labels that were checked. A label that another version of ours took is no
         reason to leave the deployment alone: it counts for nothing."""
-        said: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for label in labels:
             setting = _SETTINGS.get(label["key"])
             value = None if setting is None else setting.read(label["value"])
             if setting is not None and value is not None:
-                said[setting.field] = value
-        return LabelSettings(**said)
+                values[setting.field] = value
+        return LabelSettings(**values)
 
 
 def _flag(text: str) -> bool | None:

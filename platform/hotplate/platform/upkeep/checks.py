@@ -57,7 +57,7 @@ def checks(
         return ""
 
     async def disk() -> str:
-        return next((said for room in rooms if (said := room.shortage)), "")
+        return next((short for room in rooms if (short := room.shortage)), "")
 
     return [
         Check("the gateway", "GatewayLost", "GatewayBack", gateway),

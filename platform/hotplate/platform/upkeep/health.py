@@ -39,7 +39,7 @@ class Trouble:
 
     since: float
     sentence: str
-    told: bool = False
+    reported: bool = False
     """Whether it has become an event."""
 
 
@@ -55,15 +55,15 @@ class HealthChange:
 def change_of(check: Check, before: Trouble | None, why_not: str, now: float) -> HealthChange:
     """The change after a look that found `why_not`, given the trouble before; `now` in seconds."""
     if not why_not:
-        if before is None or not before.told:
+        if before is None or not before.reported:
             return HealthChange(None)
         lasted_s = now - before.since
         return HealthChange(None, check.back, f"{check.name} works again, after {lasted_s:.0f} s")
     if before is None:
         return HealthChange(Trouble(now, why_not))
-    if before.told:
-        return HealthChange(Trouble(before.since, why_not, told=True))
-    return HealthChange(Trouble(before.since, why_not, told=True), check.lost, why_not)
+    if before.reported:
+        return HealthChange(Trouble(before.since, why_not, reported=True))
+    return HealthChange(Trouble(before.since, why_not, reported=True), check.lost, why_not)
 
 
 class HealthMonitor:

@@ -127,15 +127,15 @@ class BentoRuntime(Runtime):
 
     async def phases(self, directory: str) -> Sequence[Phase]:
         """The phases that the process has recorded in its directory so far."""
-        said = await _read_beginning(directory, journal.FILE_NAME, journal.MOST_BYTES)
-        return [Phase(each.name, each.start, each.end) for each in journal.phases_in(said)]
+        content = await _read_beginning(directory, journal.FILE_NAME, journal.MOST_BYTES)
+        return [Phase(each.name, each.start, each.end) for each in journal.phases_in(content)]
 
     async def self_report(self, directory: str) -> Mapping[str, Any] | None:
         """What the process in that directory has reported about its service's methods; None if
         nothing. Its list of imports is kept for the standbys of its environment."""
         if environment := self._prepared.pop(directory, None):
-            said = await _read_beginning(directory, modules.FILE_NAME, modules.MOST_BYTES)
-            await self._environments.note_modules(environment, modules.noted_in(said))
+            content = await _read_beginning(directory, modules.FILE_NAME, modules.MOST_BYTES)
+            await self._environments.note_modules(environment, modules.noted_in(content))
         return methods.noted_in(
             await _read_beginning(directory, methods.FILE_NAME, methods.MOST_BYTES)
         )

@@ -71,10 +71,10 @@ def build_variables(workload: Workload, declared: Declared) -> dict[str, str]:
 
 def cloud_variables(deployment: str, namespace: str, url: str) -> dict[str, str]:
     """The variables by which BentoCloud describes a replica's deployment."""
-    told = {DEPLOYMENT_URL: url}
+    variables = {DEPLOYMENT_URL: url}
     for prefix in DEPLOYMENT_PREFIXES:
-        told |= {f"{prefix}NAME": deployment, f"{prefix}NAMESPACE": namespace}
-    return told
+        variables |= {f"{prefix}NAME": deployment, f"{prefix}NAMESPACE": namespace}
+    return variables
 
 
 def platform_variables(workload: Workload, home: Path, python: Path) -> dict[str, str]:

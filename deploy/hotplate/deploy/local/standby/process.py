@@ -167,11 +167,11 @@ class StandbyProcess:
         self.process.set_oom_score(oom_score(resources.memory_bytes))
         log_path = records.log_path(replica)
         log = os.open(log_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-        told = document({"env": dict(env), "job": dict(job)})
+        message = document({"env": dict(env), "job": dict(job)})
         try:
-            socket.send_fds(self._channel, [b"j"], [told, listener.fileno(), log])
+            socket.send_fds(self._channel, [b"j"], [message, listener.fileno(), log])
         finally:
-            os.close(told)
+            os.close(message)
             os.close(log)
         try:
             async with asyncio.timeout(ANSWER_S):

@@ -131,18 +131,18 @@ class IsolatedProgram:
 
     def _separate_processes(self) -> None:
         self._kernel.unshare(NEWPID | NEWIPC)
-        answer, said = os.pipe()
+        answer, result = os.pipe()
         self.first = self._kernel.fork_sibling()
         if self.first == 0:
             try:
                 os.setsid()
                 self._kernel.mount("proc", "/proc", NOSUID | NODEV | NOEXEC)
-                os.write(said, b"\0")
+                os.write(result, b"\0")
                 self._look_on()
             except OSError as error:
-                os.write(said, bytes([error.errno or 1]))
+                os.write(result, bytes([error.errno or 1]))
             os._exit(1)
-        os.close(said)
+        os.close(result)
         number = int.from_bytes(os.read(answer, 1) or b"\1", "big")
         os.close(answer)
         if number:

@@ -242,9 +242,9 @@ def public_url(deployment: Deployment, settings: ApiSettings) -> str:
 
 
 def _origin(settings: ApiSettings, reached: str) -> str:
-    told = settings.advertise_host
+    advertised = settings.advertise_host
     return views.origin_of(
-        settings.scheme, (reached or "localhost") if is_everywhere(told) else told
+        settings.scheme, (reached or "localhost") if is_everywhere(advertised) else advertised
     )
 
 

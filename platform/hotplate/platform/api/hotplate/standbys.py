@@ -43,16 +43,16 @@ class StandbyRoutes:
         self._standbys = standbys
         self._configured = configured
         self._machine_bytes = machine_bytes
-        self._kept: Mapping[str, Any] = {}
+        self._stored: Mapping[str, Any] = {}
 
     def routes(self) -> list[web.RouteDef]:
         return [web.get(PATH, self.show), web.put(PATH, self.put)]
 
     async def recall(self) -> None:
         """Follow what was set before the platform was started anew."""
-        kept = await self._learnt.run(self._learnt.get, KEY)
+        stored = await self._learnt.run(self._learnt.get, KEY)
         try:
-            self._follow(kept or {})
+            self._follow(stored or {})
         except Invalid as error:  # another version of us has written it
             log.warning(
                 "the standby settings that were made with a command are not used: %s", error
@@ -64,7 +64,7 @@ class StandbyRoutes:
         return web.json_response(
             {
                 "settings": asdict(settings),
-                "set": sorted(self._kept),
+                "set": sorted(self._stored),
                 "budget_bytes": settings.budget_bytes(self._machine_bytes),
                 "memory_bytes": self._standbys.memory_bytes,
                 "pools": [asdict(view) for view in self._standbys.views()],
@@ -77,11 +77,11 @@ class StandbyRoutes:
             raise Forbidden("only the operator of this installation sets standbys")
         given = await body(request)
         settings = given.mapping("settings")
-        kept = {**self._kept, **settings} if given.has("settings") else {}
-        before = self._kept
-        self._follow(kept)
+        stored = {**self._stored, **settings} if given.has("settings") else {}
+        before = self._stored
+        self._follow(stored)
         try:
-            await self._learnt.run(self._learnt.put, KEY, kept)
+            await self._learnt.run(self._learnt.put, KEY, stored)
         except BaseException:
             self._follow(before)
             raise
@@ -93,11 +93,11 @@ class StandbyRoutes:
             {name: int(quota.standby) for name, quota in quotas.items() if isfinite(quota.standby)}
         )
 
-    def _follow(self, kept: Mapping[str, Any]) -> None:
+    def _follow(self, stored: Mapping[str, Any]) -> None:
         """Raises Invalid, with everything as before."""
         try:
-            settings = overlaid(self._configured, kept, "settings")
+            settings = overlaid(self._configured, stored, "settings")
         except BadSetting as error:
             raise Invalid(str(error)) from error
-        self._kept = kept
+        self._stored = stored
         self._standbys.set(settings)

@@ -38,7 +38,7 @@ class DocsRoutes:
     def __init__(self, tasks: Tasks, blobs: BlobStore) -> None:
         self._tasks = tasks
         self._blobs = blobs
-        self._kept: OrderedDict[str, bytes] = OrderedDict()
+        self._cached: OrderedDict[str, bytes] = OrderedDict()
 
     def routes(self) -> list[web.RouteDef]:
         return [web.post("/internal/docs", self.docs)]
@@ -50,12 +50,12 @@ class DocsRoutes:
         mounted = (bento.manifest.get("schema") or {}).get("paths") or {}
         if not bento.files or path in mounted:
             raise NotFound(f"{route}: only the running service knows what is at {path}")
-        document = self._kept.get(bento.files)
+        document = self._cached.get(bento.files)
         if document is None:
             document = await asyncio.to_thread(self._read, bento)
-            self._kept[bento.files] = document
-            if len(self._kept) > KEPT:
-                self._kept.popitem(last=False)
+            self._cached[bento.files] = document
+            if len(self._cached) > KEPT:
+                self._cached.popitem(last=False)
         return web.Response(body=framed(HEAD) + document)
 
     def _read(self, bento: Artifact) -> bytes:
@@ -87,10 +87,10 @@ def as_served(document: Mapping[str, Any], version: str, readme: str) -> bytes:
     ValueError, TypeError and RecursionError.
     """
     info = {**document["info"], "version": version, "description": readme}
-    said = {**document, "info": info}
+    described = {**document, "info": info}
     pieces, size = [], 0
     encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    for piece in encoder.iterencode(said):
+    for piece in encoder.iterencode(described):
         pieces.append(piece)
         size += len(piece)
         if size > DOCUMENT_BYTES:

@@ -79,8 +79,8 @@ def _show_service(console: Console, deployment: str, service: dict[str, Any]) ->
     if service["unserved"]:
         say(console, f"callers cannot reach it: {escape(service['unserved'])}", "  ")
     if service["refused"]:
-        said = notices.refused(deployment, service["refused"])
-        say(console, f"refused since their gateway started: {escape(said)}", "  ")
+        sentence = notices.refused(deployment, service["refused"])
+        say(console, f"refused since their gateway started: {escape(sentence)}", "  ")
 
 
 def _show_replica(console: Console, replica: dict[str, Any]) -> None:
@@ -90,8 +90,8 @@ def _show_replica(console: Console, replica: dict[str, Any]) -> None:
     if replica["reason"]:
         say(console, escape(replica["reason"]), "  ")
     if replica["out"]:
-        said = notices.out(replica["out"], moment(replica["out_since"]))
-        say(console, escape(said), "  ")
+        sentence = notices.out(replica["out"], moment(replica["out_since"]))
+        say(console, escape(sentence), "  ")
     if replica["abandoned_handlers"]:
         say(console, notices.abandoned(replica["abandoned_handlers"]), "  ")
     _show_phases(console, replica["phases"])

@@ -29,8 +29,8 @@ def show_platform(console: Console, page: Mapping[str, Any]) -> None:
         say(console, f"{escape(node['name']):14} {_taken(node)}", "  ", _BELOW)
     for disk in page["disks"]:
         free, total = disk["free_bytes"] / GIB, disk["total_bytes"] / GIB
-        said = f"{free:.1f} of {total:.1f} GiB free at {escape(disk['path'])}"
-        say(console, f"{'disk':14} {said}", "  ", _BELOW)
+        shown = f"{free:.1f} of {total:.1f} GiB free at {escape(disk['path'])}"
+        say(console, f"{'disk':14} {shown}", "  ", _BELOW)
     say(console, f"{'walls':14} {_walls(page['walls'])}", "  ", _BELOW)
     for sentence in page["short"]:
         say(console, f"[red]{escape(sentence)}[/]", "  ")

@@ -83,10 +83,10 @@ class RouteLinks:
             return None
         newest_first = sorted(self._lines, key=lambda line: line.report_number, reverse=True)
         reports = [line.report.routes for line in newest_first if line.report is not None]
-        said = [routes[route] for routes in reports if route in routes]
-        if not said:
+        reported = [routes[route] for routes in reports if route in routes]
+        if not reported:
             return RouteDemand()
-        return next((demand for demand in said if demand.owned), None)
+        return next((demand for demand in reported if demand.owned), None)
 
     def publish(self, routes: Sequence[Route]) -> None:
         """Put these routes in force, if they differ from those that are."""
@@ -103,11 +103,11 @@ class RouteLinks:
     def busy(self, replica: str) -> int:
         """How many of its slots are taken, as far as a gateway has said: of each route that leads
         to it, whose owner knows best, and counts what former owners have sent too."""
-        said: dict[str, int] = {}
+        reported: dict[str, int] = {}
         for line in self._lines:
             for name, demand in line.report.routes.items() if line.report is not None else ():
-                said[name] = max(said.get(name, 0), demand.busy.get(replica, 0))
-        return sum(said.values())
+                reported[name] = max(reported.get(name, 0), demand.busy.get(replica, 0))
+        return sum(reported.values())
 
     def tasks(self, replica: str) -> int:
         """How many kept tasks run on it, also those that former owners of its route have sent."""

@@ -122,7 +122,7 @@ class Scaling:
     def switch(
         self,
         deployment_id: int,
-        said: Annotated,
+        annotated: Annotated,
         readings: Sequence[Reading],
         recommendation: Recommendation,
         *,
@@ -138,10 +138,10 @@ class Scaling:
         """
         known, binary = self._binaries.get(deployment_id, (None, None))
         live = recommendation.replicas.live
-        if binary is None or known != said:
-            before, away_s = _before(memory, said, wall) if known is None else (None, 0.0)
-            binary = BinaryDecider(said.policy, live, now, before, away_s)
-            self._binaries[deployment_id] = said, binary
+        if binary is None or known != annotated:
+            before, away_s = _before(memory, annotated, wall) if known is None else (None, 0.0)
+            binary = BinaryDecider(annotated.policy, live, now, before, away_s)
+            self._binaries[deployment_id] = annotated, binary
         return replace(
             recommendation, decision=binary.decide(readings, busy=busy, live=live, now=now)
         )
@@ -169,8 +169,8 @@ class Scaling:
         JSON: for after a restart."""
         learnt = self._deciders[key].memory(now)
         if deployment_id in self._binaries:
-            said, binary = self._binaries[deployment_id]
-            learnt["binary"] = binary.memory(now) | {"queries": list(said.queries), "at": wall}
+            annotated, binary = self._binaries[deployment_id]
+            learnt["binary"] = binary.memory(now) | {"queries": list(annotated.queries), "at": wall}
         return learnt
 
     def known(self) -> set[WorkloadKey]:
@@ -193,11 +193,11 @@ def _decider(service: Service, memory: Mapping[str, Any] | None, now: float) -> 
 
 
 def _before(
-    memory: Mapping[str, Any], said: Annotated, wall: float
+    memory: Mapping[str, Any], annotated: Annotated, wall: float
 ) -> tuple[Mapping[str, Any] | None, float]:
     """What is kept of the same queries, None if nothing that can be used, and how old it is."""
     kept = memory.get("binary")
-    if not isinstance(kept, dict) or kept.get("queries") != list(said.queries):
+    if not isinstance(kept, dict) or kept.get("queries") != list(annotated.queries):
         return None, 0.0
     at = kept.get("at")
     if not isinstance(at, int | float) or not 0 <= at < math.inf:

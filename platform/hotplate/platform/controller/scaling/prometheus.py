@@ -98,10 +98,10 @@ async def _body(response: ClientResponse) -> bytes:
 
 def _values(answer: Any, query: str) -> tuple[list[float], str]:
     if answer["status"] != "success":
-        said = f"'{query}': {answer['error']}"
+        message = f"'{query}': {answer['error']}"
         if answer.get("errorType") in _PASSING:
-            return [], f"Prometheus could not answer {said}"
-        return [], f"{QUERY_INVALID}: Prometheus refuses {said}"
+            return [], f"Prometheus could not answer {message}"
+        return [], f"{QUERY_INVALID}: Prometheus refuses {message}"
     data = answer["data"]
     if data["resultType"] == "vector":
         return [float(sample["value"][1]) for sample in data["result"]], ""

@@ -50,10 +50,10 @@ def phases_in(content: bytes) -> tuple[JournalPhase, ...]:
     times = {}
     for line in content[:MOST_BYTES].split(b"\n")[:-1]:
         with suppress(ValueError, TypeError, KeyError, OverflowError, RecursionError):
-            said = json.loads(line)
-            at = float(said["at"])
-            if said["phase"] in NAMES and said["event"] in ("begin", "end") and math.isfinite(at):
-                times[said["phase"], said["event"]] = at
+            entry = json.loads(line)
+            at = float(entry["at"])
+            if entry["phase"] in NAMES and entry["event"] in ("begin", "end") and math.isfinite(at):
+                times[entry["phase"], entry["event"]] = at
     return tuple(
         JournalPhase(name, start, times.get((name, "end")))
         for (name, event), start in times.items()

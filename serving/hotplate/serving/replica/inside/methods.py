@@ -56,11 +56,11 @@ def describe(service: Any, overrides: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def note(path: Path, said: dict[str, Any]) -> None:
+def note(path: Path, description: dict[str, Any]) -> None:
     """Writes the description for the platform; on a full disk it is left out."""
     draft = path.with_suffix(".new")
     with suppress(OSError):
-        draft.write_text(json.dumps(said), encoding="utf-8")
+        draft.write_text(json.dumps(description), encoding="utf-8")
         os.replace(draft, path)
 
 
@@ -72,17 +72,17 @@ def noted_in(content: bytes) -> Optional[dict[str, Any]]:  # noqa: UP045
         return None
 
 
-def checked(said: Any) -> Optional[dict[str, Any]]:  # noqa: UP045
+def checked(description: Any) -> Optional[dict[str, Any]]:  # noqa: UP045
     """A valid description, from a process that is not trusted, because a bento's code can write it
     too; None if it is invalid."""
     try:
-        concurrency, learns = said["concurrency"], said["learns"].split(", ")
+        concurrency, learns = description["concurrency"], description["learns"].split(", ")
         bounded = min(MOST_CONCURRENCY, max(1, int(concurrency))) if concurrency else None
         return {
             "concurrency": bounded,
             "learns": ", ".join(kind for kind in KINDS if kind in learns),
-            "batch": min(MOST_BATCH, max(0, int(said["batch"]))),
-            "only_tasks": bool(said["only_tasks"]),
+            "batch": min(MOST_BATCH, max(0, int(description["batch"]))),
+            "only_tasks": bool(description["only_tasks"]),
         }
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
         return None

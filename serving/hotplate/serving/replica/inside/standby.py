@@ -96,8 +96,8 @@ def _wait(channel: socket.socket) -> Any:
     data, fds, _, _ = socket.recv_fds(channel, 1, 3)
     if not data:
         return None
-    told, listener, log = fds
-    with open(told, "rb") as file:
+    job_file, listener, log = fds
+    with open(job_file, "rb") as file:
         file.seek(0)
         job = json.load(file)
     for standard in (1, 2):

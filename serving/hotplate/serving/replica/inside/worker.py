@@ -138,9 +138,9 @@ def become(job: Job, worker: int = 1, gate: int | None = None) -> int:
     service = load_service(job)
     siblings.sign_requests()
     if first:
-        said = methods.describe(service, job["overrides"])
-        methods.note(Path(job["journal"]).with_name(methods.FILE_NAME), said)
-        warn(service, job, said["concurrency"])
+        description = methods.describe(service, job["overrides"])
+        methods.note(Path(job["journal"]).with_name(methods.FILE_NAME), description)
+        warn(service, job, description["concurrency"])
     if service.has_custom_command():
         note = Path(job["journal"]).with_name("command-port")
         place_command(service, note, first, job["depends"].values(), _network_lost)

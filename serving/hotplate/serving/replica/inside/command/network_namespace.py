@@ -60,9 +60,11 @@ def enter(pid: int, proxy: int, program: list[str]) -> None:
         if not os.path.samestat(os.fstat(theirs), os.stat(f"/proc/self/ns/{kind}")):
             _call("setns", theirs, flag)
         os.close(theirs)
-    told = dict.fromkeys(_PROXIES, f"http://127.0.0.1:{proxy}")
-    told["NO_PROXY"] = ",".join(("localhost", "127.0.0.1", "0.0.0.0", "::1", socket.gethostname()))
-    both = {**told, **{name.lower(): value for name, value in told.items()}}
+    variables = dict.fromkeys(_PROXIES, f"http://127.0.0.1:{proxy}")
+    variables["NO_PROXY"] = ",".join(
+        ("localhost", "127.0.0.1", "0.0.0.0", "::1", socket.gethostname())
+    )
+    both = {**variables, **{name.lower(): value for name, value in variables.items()}}
     os.execvpe(program[0], program, {**os.environ, **both})
 
 

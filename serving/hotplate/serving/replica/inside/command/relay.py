@@ -101,8 +101,8 @@ def _once(fields: bytes) -> bytes:
 def _upstream(host: str, port: int, tunnel: bool) -> tuple[tuple[str, int], bytes] | None:
     """The address of this machine's own proxy for the URL, and our credentials there."""
     proxies = getproxies_environment()
-    told = proxies.get("https" if tunnel else "http") or proxies.get("all") or ""
-    url = urlsplit(told if "://" in told else f"http://{told}")
+    proxy_url = proxies.get("https" if tunnel else "http") or proxies.get("all") or ""
+    url = urlsplit(proxy_url if "://" in proxy_url else f"http://{proxy_url}")
     if not url.hostname or url.scheme != "http" or proxy_bypass(f"{host}:{port}"):
         return None
     field = b""

@@ -106,12 +106,12 @@ class HandlerWatch(Middleware):
 
     async def _say_running(self, send: Any) -> None:
         running = self._running
-        said = {
+        message = {
             "running": running.count(),
             "websockets": running.count(WEBSOCKET),
             "tasks": running.count(TASK),
         }
-        body = json.dumps(said).encode()
+        body = json.dumps(message).encode()
         headers = [
             (b"content-type", b"application/json"),
             (b"content-length", b"%d" % len(body)),

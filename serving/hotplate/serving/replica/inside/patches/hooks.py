@@ -117,10 +117,10 @@ class TaskName(Middleware):
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "http":
-            told = [value for name, value in scope["headers"] if name == TASK_ID]
-            if told:
+            task_ids = [value for name, value in scope["headers"] if name == TASK_ID]
+            if task_ids:
                 headers = [field for field in scope["headers"] if field[0] != TASK_ID]
-                state = {**scope.get("state", {}), "task_id": told[0].decode()}
+                state = {**scope.get("state", {}), "task_id": task_ids[0].decode()}
                 scope = {**scope, "headers": headers, "state": state}
         await self.app(scope, receive, send)
 
