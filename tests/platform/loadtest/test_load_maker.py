@@ -1,0 +1,192 @@
+"""Real Locust carries out plans against a real server."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from array import array
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hotplate.platform.errors import CannotStart
+from hotplate.platform.loadtest import plan as plans
+from hotplate.platform.loadtest import samples
+from hotplate.platform.loadtest.load_maker import START_UP_S, LoadMaker
+from hotplate.platform.loadtest.plan import LoadPlan
+from hotplate.platform.loadtest.samples import RECORD, RequestSample
+from tests.support.load_target import EVENTS, ORGANIZATION, LoadTarget, load_target
+from tests.support.patience import until
+from tests.support.ports import free_port
+
+GRACE_S = 10.0
+Make = Callable[..., LoadMaker]
+
+
+@pytest.fixture
+async def target() -> AsyncIterator[LoadTarget]:
+    async with load_target() as target:
+        yield target
+
+
+@pytest.fixture
+def make() -> Iterator[Make]:
+    """Starts Locust for a plan with these fields; it is stopped at the test's end."""
+    makers = []
+
+    def make(
+        folder: Path, due_s: Sequence[float] = (), payloads: Sequence[bytes] = (), **fields: Any
+    ) -> LoadMaker:
+        folder.mkdir(exist_ok=True)
+        told: dict[str, Any] = {"kind": "call", "duration_s": 1.0, "timeout_s": 30.0} | fields
+        plan = LoadPlan(started_at=datetime.now(UTC).timestamp() + START_UP_S / 2, **told)
+        plans.write(folder, plan, due_s, payloads)
+        makers.append(LoadMaker(folder, plan))
+        makers[-1].start()
+        return makers[-1]
+
+    yield make
+    for maker in makers:
+        maker.stop(GRACE_S)
+
+
+async def ended(maker: LoadMaker) -> None:
+    await until(lambda: not maker.running())
+    assert maker.last_words == ""
+
+
+def written(folder: Path) -> list[RequestSample]:
+    """By all processes, in order of the requests' numbers."""
+    found = [one for file in folder.glob("samples-*.bin") for one in samples.read(file)]
+    return sorted(found, key=lambda sample: sample.number)
+
+
+def complaints(folder: Path) -> list[dict[str, Any]]:
+    files = folder.glob("complaints-*.jsonl")
+    return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+
+
+async def test_each_request_is_sent_when_it_is_due_by_its_process_and_organization(
+    tmp_path: Path, target: LoadTarget, make: Make
+) -> None:
+    due_s = [number / 100 for number in range(60)]
+    maker = make(
+        tmp_path,
+        due_s,
+        [b'{"n": 0}', b'{"n": 1}'],
+        url=target.url,
+        route="/echo",
+        processes=2,
+        organization_header=ORGANIZATION,
+        organizations=("acme", "beta"),
+        turns=(0, 0, 1),
+    )
+    await ended(maker)
+    found = written(tmp_path)
+    assert [sample.due_s for sample in found] == due_s
+    assert all(
+        sample.due_s <= sample.sent_s <= sample.first_byte_s <= sample.end_s for sample in found
+    )
+    assert {sample.status for sample in found} == {200}
+    assert [sample.organization for sample in found] == [0, 0, 1] * 20
+    for process in (0, 1):
+        own = samples.read(tmp_path / plans.SAMPLES.format(process))
+        assert {sample.number % 2 for sample in own} == {process}
+    expected = Counter((("acme", "acme", "beta")[n % 3], f'{{"n": {n % 2}}}') for n in range(60))
+    assert Counter(target.posted) == expected
+
+
+async def test_a_server_that_hangs_is_asked_on_and_latency_counts_from_when_it_was_due(
+    tmp_path: Path, target: LoadTarget, make: Make
+) -> None:
+    due_s = [number / 50 for number in range(40)]
+    maker = make(tmp_path, due_s, url=target.url, route="/held")
+    await until(lambda: target.arrived["POST /held"] == 40)
+    target.answers.set()
+    await ended(maker)
+    found = written(tmp_path)
+    assert len(found) == 40
+    assert found[0].latency_s >= due_s[-1]
+
+
+async def test_a_stop_leaves_whole_records_of_all_processes(
+    tmp_path: Path, target: LoadTarget, make: Make
+) -> None:
+    due_s = [number / 200 for number in range(12_000)]
+    fields = {"url": target.url, "route": "/echo", "duration_s": 60.0, "processes": 2}
+    maker = make(tmp_path, due_s, **fields)
+    await until(lambda: len(written(tmp_path)) > 100)
+    maker.stop(GRACE_S)
+    assert not maker.running() and maker.last_words == ""
+    for process in (0, 1):
+        content = (tmp_path / plans.SAMPLES.format(process)).read_bytes()
+        assert content and len(content) % RECORD.size == 0
+    found = written(tmp_path)
+    assert {sample.status for sample in found} == {200}
+    assert len({sample.number for sample in found}) == len(found)
+
+
+async def test_users_of_a_closed_loop_take_a_redirect_for_an_answer(
+    tmp_path: Path, target: LoadTarget, make: Make
+) -> None:
+    await ended(make(tmp_path, url=target.url, route="/moved", users=3, duration_s=0.3))
+    found = written(tmp_path)
+    assert {sample.status for sample in found} == {302}
+    assert {sample.number % 3 for sample in found} == {0, 1, 2}
+    assert all(sample.due_s == pytest.approx(sample.sent_s, abs=0.01) for sample in found)
+    assert set(target.arrived) == {"POST /moved"}
+    assert len(target.connections) == 3
+    assert [one["status"] for one in complaints(tmp_path)] == [302] * min(20, len(found))
+
+
+async def test_streams_tasks_and_connections_that_end(
+    tmp_path: Path, target: LoadTarget, make: Make
+) -> None:
+    due_s = [number / 10 for number in range(8)]
+
+    def kind(name: str, route: str, url: str = target.url) -> LoadMaker:
+        return make(tmp_path / name, due_s, url=url, route=route, kind=name.split()[0])
+
+    makers = {
+        "stream": kind("stream", "/stream"),
+        "task": kind("task", "/stream"),
+        "stream cut": kind("stream cut", "/cut"),
+        "call closing": kind("call closing", "/closing"),
+        "call nobody": kind("call nobody", "/", f"http://127.0.0.1:{free_port()}"),
+    }
+    for maker in makers.values():
+        await ended(maker)
+    found = {name: written(tmp_path / name) for name in makers}
+    assert {name: len(samples) for name, samples in found.items()} == dict.fromkeys(found, 8)
+    assert {
+        sample.status for name in ("stream", "task", "call closing") for sample in found[name]
+    } == {200}
+    assert {sample.events for sample in found["stream"]} == {EVENTS}
+    gaps = array("f", (tmp_path / "stream" / samples.GAPS.format(0)).read_bytes())
+    assert len(gaps) == 8 * (EVENTS - 1)
+    assert all(
+        sample.has_begun and sample.first_byte_s < sample.end_s for sample in found["stream"]
+    )
+    assert {(s.status, s.events) for s in found["stream cut"]} == {(samples.NO_ANSWER, 2)}
+    assert target.arrived["GET /stream/get"] == 8
+    assert {(s.status, s.has_begun) for s in found["call nobody"]} == {(samples.NO_ANSWER, False)}
+    assert "refused" in complaints(tmp_path / "call nobody")[0]["text"]
+
+
+async def test_a_plan_that_is_none_has_last_words(tmp_path: Path, make: Make) -> None:
+    maker = make(tmp_path, url="nowhere", route="/")
+    await until(lambda: not maker.running())
+    assert "'nowhere' is no address" in maker.last_words
+
+
+def test_without_locust_there_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    plan = LoadPlan("http://127.0.0.1", "/", "call", duration_s=1.0, started_at=0.0)
+    with pytest.raises(CannotStart, match=r"pip install 'hotplate\[loadtest\]'"):
+        LoadMaker(tmp_path, plan).start()
