@@ -2,8 +2,8 @@
 
     client     sent NUMBER AT / ended NUMBER AT OUTCOME [NUMBER OF THE ANSWER'S REQUEST]
     replica    up SLOTS / begun NUMBER AT / over NUMBER AT
-    gateway    its access log (`hotplate gateway --access-log FILE`); requests have their number as
-               `X-Request-Id`
+    gateway    its access log with its loop's time (`programs/recorded_gateway.py`); requests have
+               their number as `X-Request-Id`
 
 A replica is killed at any moment, so it writes each line at once, and an unfinished last line is
 left out. Each `up` is another life.
@@ -103,9 +103,9 @@ def passed(path: Path, gateway: str, replicas: Iterable[str]) -> list[Passed]:
     found = []
     for words in _whole_lines(path):
         if len(words) == 11 and words[10] in own and words[3].isdigit() and words[6] == "200":
-            found.append(
-                Passed(int(words[3]), gateway, words[10], float(words[8]), float(words[9]))
-            )
+            ended_at, wait_s, total_s = map(float, (words[0], words[8], words[9]))
+            arrived_at = ended_at - total_s
+            found.append(Passed(int(words[3]), gateway, arrived_at, arrived_at + wait_s))
     return found
 
 

@@ -8,17 +8,14 @@ one run       What may not run twice has begun at most once, and not at all wher
 slots         No replica ever runs more handlers at once than it has slots; handlers whose callers
               have left count. By the replica's clock.
 order         Of two requests of one organization and time limit in one gateway's queue, the one
-              that came first is granted first. By the gateway's durations, placed by the times of
-              the replica and the client.
+              that came first is granted first. By the clock of the gateway's loop.
 own answer    The body of every answer was made for the request that it answers. No clock.
 
 All clocks are `CLOCK_MONOTONIC` of one machine (`observations.py`).
 
-A gateway notes how long a request waited and how long it took, not when. Its response ended after
-the handler had, as the replica saw it, and before the client had the answer. So its arrival and its
-grant each lie in a known interval, and only intervals that do not overlap are compared: nothing is
-called a violation that could be none. Requests that waited while a process was dead are not
-compared, because they may have been granted, come back, and been granted again.
+A gateway's loop looks at its clock once for all that it has found to do, so that requests of one
+moment may be in any order. Requests that waited while a process was dead are not compared, because
+they may have been granted, come back, and been granted again.
 """
 
 from __future__ import annotations
@@ -28,23 +25,11 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import chain
-from typing import NamedTuple
 
-from loadtests.history.observations import Ended, History, Run, Sent
+from loadtests.history.observations import Ended, History, Passed, Run, Sent
 
-ROUNDED_S = 0.003
-"""How far a gateway's duration may be off: its log rounds to a millisecond, and so does its loop's
-clock at both ends."""
-
-
-class Turn(NamedTuple):
-    """A request's way through a gateway's queue; each moment lies between its two bounds."""
-
-    request: int
-    arrived_after: float
-    arrived_before: float
-    granted_after: float
-    granted_before: float
+TICK_S = 0.0015
+"""Of a loop's clock, which has whole milliseconds; what is no further apart is of one moment."""
 
 
 def violations(history: History) -> Iterator[str]:
@@ -146,26 +131,21 @@ def slots(history: History) -> Iterator[str]:
 
 
 def order(history: History) -> Iterator[str]:
-    for turns in turns_of(history).values():
-        passed: list[tuple[float, Turn]] = []  # those that may be compared, by their arrival
-        latest: Turn | None = None
-        for turn in sorted(turns, key=lambda turn: turn.arrived_after):
-            while passed and passed[0][0] < turn.arrived_after:
-                earlier = heapq.heappop(passed)[1]
-                if latest is None or earlier.granted_after > latest.granted_after:
+    for waited in comparable(history).values():
+        arrived: list[tuple[float, Passed]] = []  # those that came later than what is compared
+        latest: Passed | None = None
+        for one in sorted(waited, key=lambda one: one.arrived_at):
+            while arrived and arrived[0][0] < one.arrived_at - TICK_S:
+                earlier = heapq.heappop(arrived)[1]
+                if latest is None or earlier.granted_at > latest.granted_at:
                     latest = earlier
-            if latest is not None and turn.granted_before < latest.granted_after:
-                yield _out_of_order(latest, turn)
-            heapq.heappush(passed, (turn.arrived_before, turn))
-
-
-def _out_of_order(first: Turn, second: Turn) -> str:
-    return (
-        f"request {second.request} came after request {first.request} and was granted before it: "
-        f"it came at {second.arrived_after:.6f} s at the earliest and was granted by "
-        f"{second.granted_before:.6f} s; the other one came by {first.arrived_before:.6f} s and "
-        f"was granted at {first.granted_after:.6f} s at the earliest"
-    )
+            if latest is not None and one.granted_at < latest.granted_at - TICK_S:
+                yield (
+                    f"request {one.request} came after request {latest.request} and was granted "
+                    f"before it: they came at {one.arrived_at:.3f} s and {latest.arrived_at:.3f} s "
+                    f"and were granted at {one.granted_at:.3f} s and {latest.granted_at:.3f} s"
+                )
+            heapq.heappush(arrived, (one.arrived_at, one))
 
 
 def own_answer(history: History) -> Iterator[str]:
@@ -175,26 +155,17 @@ def own_answer(history: History) -> Iterator[str]:
             yield f"request {end.request} got the answer {whose} at {end.at:.6f} s"
 
 
-def turns_of(history: History) -> dict[tuple[str, str], list[Turn]]:
-    """The turns that can be compared, by gateway and order."""
-    ends = {end.request: end for end in history.ended if end.outcome == "answered"}
-    sent = {one.request: one for one in history.sent}
-    runs = _by_request(history.runs)
+def comparable(history: History) -> dict[tuple[str, str], list[Passed]]:
+    """What each gateway passed on in each order, but for requests that waited while a process was
+    dead."""
+    orders = {one.request: one.order for one in history.sent}
     disturbed = _merged(history.disturbed)
     found = defaultdict(list)
-    for line in history.passed:
-        end, one = ends.get(line.request), sent.get(line.request)
-        whole = [run.ended_at for run in runs.get(line.request, []) if run.ended_at is not None]
-        if end is None or one is None or not whole:
-            continue
-        after = max(min(whole) - line.total_s - ROUNDED_S, one.at - ROUNDED_S)
-        before = end.at - line.total_s + ROUNDED_S
-        granted_after = after + line.waited_s - ROUNDED_S
-        granted_before = before + line.waited_s + ROUNDED_S
-        at = bisect_left(disturbed, after, key=lambda window: window[1])
-        if at == len(disturbed) or disturbed[at][0] > granted_before:
-            turn = Turn(line.request, after, before, granted_after, granted_before)
-            found[line.gateway, one.order].append(turn)
+    for one in history.passed:
+        at = bisect_left(disturbed, one.arrived_at, key=lambda window: window[1])
+        calm = at == len(disturbed) or disturbed[at][0] > one.granted_at
+        if calm and one.request in orders:
+            found[one.gateway, orders[one.request]].append(one)
     return found
 
 

@@ -1,8 +1,7 @@
 """What clients, replicas and gateways saw of the same requests, each for itself.
 
 All times are seconds of one clock: `CLOCK_MONOTONIC`, which `time.perf_counter` reads and which is
-the same for all processes of a machine. A history is therefore of one machine. Durations that a
-gateway noted are of its event loop's clock, which is the same one in whole milliseconds.
+the same for all processes of a machine. A history is therefore of one machine.
 """
 
 from __future__ import annotations
@@ -50,16 +49,14 @@ class Run(NamedTuple):
 
 
 class Passed(NamedTuple):
-    """A gateway's line about a request that a replica answered."""
+    """A gateway's line about a request that a replica answered. Its times are its event loop's,
+    which has whole milliseconds and stands still while the loop handles what it has found."""
 
     request: int
     gateway: str
-    replica: str
-    """Its address."""
-    waited_s: float
-    """From the request's arrival to the grant of its slot, the last one if there were several."""
-    total_s: float
-    """From the request's arrival to the end of its response."""
+    arrived_at: float
+    granted_at: float
+    """When it was given its slot, the last one if there were several."""
 
 
 @dataclass

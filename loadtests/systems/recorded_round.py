@@ -26,6 +26,7 @@ from loadtests.systems.replicas import Replica
 from tests.support.gateway.gateway_processes import GatewayProcess
 from tests.support.ports import free_port
 
+GATEWAY = "loadtests.programs.recorded_gateway"
 REPLICAS = 3
 SLOTS = 4
 QUEUE_LIMIT = 80
@@ -114,7 +115,7 @@ class RecordedRound:
         log = self.folder / f"access-{len(self._logs)}.log"
         self._logs.append(log)
         where = ("--routes", str(self._routes.path), "--access-log", str(log))
-        starting = GatewayProcess.start(self.folder, *where, *flags)
+        starting = GatewayProcess.start(self.folder, *where, *flags, program=GATEWAY)
         gateway = await self._stack.enter_async_context(starting)
         await gateway.ready()
         self._gateways.append(gateway)

@@ -33,12 +33,15 @@ class GatewayProcess:
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def start(cls, folder: Path, *flags: str) -> AsyncIterator[GatewayProcess]:
-        """`folder` is where its log goes, under a name of its own."""
+    async def start(
+        cls, folder: Path, *flags: str, program: str = "hotplate.platform.cli"
+    ) -> AsyncIterator[GatewayProcess]:
+        """`folder` is where its log goes, under a name of its own; `program` is the module that is
+        run."""
         log = folder / f"gateway-{next(_NUMBERS)}.log"
         with log.open("wb") as output:
             process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "hotplate.platform.cli", "gateway", *flags, stderr=output
+                *(sys.executable, "-m", program, "gateway"), *flags, stderr=output
             )
         files = [flag.removeprefix("--token-file=") for flag in flags if "--token-file=" in flag]
         gateway = cls(process, log, *map(_token, files))
