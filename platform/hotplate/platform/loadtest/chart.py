@@ -26,6 +26,8 @@ LANES = 16
 """Rows of cold starts that are drawn."""
 LANE = 14
 """Their height in pixels."""
+LEAST_WIDTH = 0.15
+"""Percent; what is shorter could not be seen."""
 
 Values = Sequence[float | None]
 
@@ -158,27 +160,23 @@ def _linear(title: str, columns: Mapping[str, Values], filled: Sequence[str] = (
 
 
 def _latency(values: Values) -> Chart:
+    """Logarithmic where it is very different; a time of 0 is not drawn then."""
+    title = "Latency, 95th percentile of each step"
     known = [value for value in values if value]
     least, most = min(known, default=1.0), max(known, default=1.0)
-    title = "Latency, 95th percentile of each step"
-    if most / least < LOGARITHMIC:
+    words = f"{title}: {_highest(NAMES['p95_s'], values, seconds)}."
+    if most < least * LOGARITHMIC:
         lines = marks(most, MARKS)
         height = _height(0.0, lines[-1])
-        drawn = values
+        shown = _marks(lines, height, seconds)
     else:
         title += " (logarithmic)"
+        values = [math.log10(value) if value else None for value in values]
         low, high = math.floor(math.log10(least)), math.ceil(math.log10(most))
-        stride = -(-(high - low) // MARKS)
-        lines = [10.0**power for power in range(low, high + 1, stride)]
-        log_height = _height(low, high)
-        drawn = [math.log10(value) if value else None for value in values]
-        curve = Curve("p95_s", NAMES["p95_s"], _line(drawn, log_height))
-        words = f"{title}: {_highest(NAMES['p95_s'], values, seconds)}."
-        shown = [Mark(log_height(math.log10(line)), seconds(line)) for line in lines]
-        return Chart(title, words, [curve], shown)
-    curve = Curve("p95_s", NAMES["p95_s"], _line(drawn, height))
-    words = f"{title}: {_highest(NAMES['p95_s'], values, seconds)}."
-    return Chart(title, words, [curve], _marks(lines, height, seconds))
+        height = _height(low, high)
+        powers = range(low, high + 1, -(-(high - low) // MARKS))
+        shown = [Mark(height(power), seconds(10.0**power)) for power in powers]
+    return Chart(title, words, [Curve("p95_s", NAMES["p95_s"], _line(values, height))], shown)
 
 
 def _replicas(ready: Values, starting: Values) -> Chart:
@@ -187,14 +185,14 @@ def _replicas(ready: Values, starting: Values) -> Chart:
     lines = marks(max((value for value in both if value is not None), default=0) or 1.0, MARKS)
     height = _height(0.0, lines[-1])
     curves = [
-        Curve("starting", NAMES["starting"], _line(both, height), _area(both, height)),
-        Curve("ready", NAMES["ready"], _line(ready, height), _area(ready, height)),
+        Curve("starting", NAMES["starting"], *_stairs(both, height)),
+        Curve("ready", NAMES["ready"], *_stairs(ready, height)),
     ]
     words = "; ".join(
         _highest(NAMES[name], values, number)
         for name, values in (("ready", ready), ("starting", starting))
     )
-    shown = [mark for mark in _marks(lines, height, number) if "." not in mark.text]
+    shown = _marks([line for line in lines if line == int(line)], height, number)
     return Chart("Replicas", f"Replicas: {words}.", curves, shown)
 
 
@@ -220,7 +218,8 @@ def _height(least: float, most: float) -> Callable[[float], float]:
 def _marks(
     lines: Sequence[float], height: Callable[[float], float], text: Callable[[float], str]
 ) -> list[Mark]:
-    return [Mark(height(line), text(line)) for line in lines]
+    """What 0 is needs no word."""
+    return [Mark(height(line), text(line) if line else "") for line in lines]
 
 
 def _highest(name: str, values: Values, text: Callable[[float], str]) -> str:
@@ -243,6 +242,17 @@ def _line(values: Values, height: Callable[[float], float]) -> str:
         points = [f"{place + 0.5:g} {height(value):.2f}" for place, value in run]
         parts.append(f"M{'L'.join(points)}" if len(points) > 1 else f"M{points[0]}h.01")
     return "".join(parts)
+
+
+def _stairs(values: Values, height: Callable[[float], float]) -> tuple[str, str]:
+    """The line and the area of what changes all at once: level through each step."""
+    lines, areas = [], []
+    for run in _runs(values):
+        left = run[0][0]
+        level = "".join(f"V{height(value):.2f}H{place + 1}" for place, value in run)
+        lines.append(f"M{left} {height(run[0][1]):.2f}{level}")
+        areas.append(f"M{left} {HEIGHT:g}{level}V{HEIGHT:g}Z")
+    return "".join(lines), "".join(areas)
 
 
 def _area(values: Values, height: Callable[[float], float]) -> str:
@@ -284,4 +294,4 @@ def _bar(
     phase: str, words: str, left_s: float, right_s: float, top: int, height: int, span_s: float
 ) -> Bar:
     left, right = (100 * min(span_s, max(0.0, at_s)) / span_s for at_s in (left_s, right_s))
-    return Bar(round(left, 3), round(max(0.0, right - left), 3), top, height, phase, words)
+    return Bar(round(left, 3), round(max(LEAST_WIDTH, right - left), 3), top, height, phase, words)
