@@ -8,12 +8,13 @@ from itertools import pairwise
 
 import pytest
 
+from hotplate.autoscaler.policy import Policy
 from hotplate.autoscaler.simulator.arrivals import RequestTrace
 from hotplate.autoscaler.simulator.fleet import SimulatedDeployment
 from hotplate.autoscaler.simulator.outcome import Outcome
 from hotplate.autoscaler.simulator.policies import POLICIES, Setup, simulate
-from hotplate.autoscaler.simulator.scaler import MAX_REPLICAS
-from hotplate.autoscaler.simulator.simulation import Decided
+from hotplate.autoscaler.simulator.scaler import MAX_REPLICAS, OurScaler
+from hotplate.autoscaler.simulator.simulation import Decided, Hardware, Simulation
 from hotplate.autoscaler.simulator.timeline import timeline
 
 HOUR_S = 3600.0
@@ -218,3 +219,61 @@ def test_a_timelines_means_are_the_whole(name: str) -> None:
     occupancy = outcome.occupancy
     requests_s = (occupancy.queued + occupancy.running) * occupancy.span_s
     assert sum(line.demand) * line.bin_s == pytest.approx(requests_s)
+
+
+def simulated(ready: int, *requests: tuple[float, float]) -> tuple[Simulation, SimulatedDeployment]:
+    """One that may have two replicas of one slot, keeps idle ones for 10 s, and starts in 5 s."""
+    policy = Policy(min_replicas=0, max_replicas=2, scale_down_window_s=10.0)
+    (arrivals,) = one(*requests).values()
+    fleet = SimulatedDeployment("m", arrivals, 1, OurScaler(policy, 5.0, 0.0), most=2)
+    fleet.begin_with(ready)
+    return Simulation([fleet], Hardware(5.0)), fleet
+
+
+def test_replicas_that_are_there_before_the_first_request_serve_it_and_sleep_like_others() -> None:
+    simulation, fleet = simulated(2, (3.0, 1.0))
+    simulation.run()
+    assert (list(fleet.waits_s), fleet.starts, fleet.live) == ([0.0], 0, 0)
+    assert fleet.busy_s == pytest.approx(1.0)
+    assert fleet.idle_s == pytest.approx(10.0 + 3.0 + 10.0, abs=0.5)
+
+
+def test_what_was_spent_until_a_moment_is_known_and_the_simulation_goes_on() -> None:
+    simulation, fleet = simulated(0, (0.0, 4.0), (0.0, 4.0), (20.0, 1.0))
+    at_once = {}
+    for until_s in (2.0, 6.0, 9.0, 12.0, 100.0):
+        simulation.run(until_s)
+        at_once[until_s] = tuple(round(value, 3) for value in fleet.spent(until_s))
+    # Both start at once, are ready at 5 s and busy until 9 s; one serves the last request.
+    assert at_once[2.0] == (0.0, 0.0, 4.0)
+    assert at_once[6.0] == (2.0, 0.0, 10.0)
+    assert at_once[9.0] == (8.0, 0.0, 10.0)
+    assert at_once[12.0] == (8.0, 6.0, 10.0)
+    whole, fleet = simulated(0, (0.0, 4.0), (0.0, 4.0), (20.0, 1.0))
+    whole.run()
+    assert at_once[100.0] == pytest.approx((fleet.busy_s, fleet.idle_s, fleet.starting_s))
+
+
+def test_a_replica_that_drains_is_busy_until_it_ends() -> None:
+    policy = Policy(min_replicas=0, max_replicas=2)
+    fleet = SimulatedDeployment(
+        "m", RequestTrace("acme", [0.0], [8.0]), 1, OurScaler(policy, 5.0, 0.0)
+    )
+    fleet.begin_with(1)
+    fleet.arrive(0.0)
+    fleet.stop_one(2.0)
+    assert fleet.spent(6.0) == (6.0, 0.0, 0.0)
+
+
+def test_what_a_decider_has_learnt_goes_on_in_the_simulation() -> None:
+    memory = {"cold_starts_s": [5.0], "service_s": 4.0, "proven_replicas": 8}
+    starts = []
+    for known in (None, memory):
+        policy = Policy(min_replicas=0, max_replicas=9, scale_down_window_s=10.0)
+        fleet = SimulatedDeployment(
+            "m", RequestTrace("acme", [0.0] * 8, [4.0] * 8), 1, OurScaler(policy, 5.0, 0.0, known)
+        )
+        simulation = Simulation([fleet], Hardware(5.0))
+        simulation.run(0.1)
+        starts.append(fleet.starts)
+    assert starts[0] == 4 < starts[1]

@@ -232,3 +232,17 @@ def test_a_folder_that_cannot_be_made_is_a_sentence(tmp_path: Path, place: str) 
 def test_an_answer_without_a_first_byte_counts() -> None:
     samples = [one._replace(first_byte_s=math.nan) for one in answers(DUE)]
     assert report(samples=samples)["first_byte_s"] is None
+
+
+def test_a_prediction_stands_beside_what_was_measured(tmp_path: Path) -> None:
+    found = report()
+    found["prediction"] = {
+        "starts": 2,
+        "replica_s": {"busy": 10.0, "idle": 2.0, "starting": 8.4},
+        "wait_s": {"mean": 0.25},
+        "measured": {"replica_s": 20.4, "wait_s": None, "starts": 1},
+        "off": {"replica_s": 0.0, "wait": None, "wait_s": None},
+    }
+    write(tmp_path, found)
+    assert "| replica-seconds | 20.4 | 20.4 | +0.0% |" in (tmp_path / "report.md").read_text()
+    assert "<td>0.250</td>" in (tmp_path / "report.html").read_text()

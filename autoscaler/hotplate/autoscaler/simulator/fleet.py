@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from hotplate.autoscaler.policy import Demand, Replicas
 from hotplate.autoscaler.simulator.arrivals import RequestTrace
-from hotplate.autoscaler.simulator.scaler import Scaler
+from hotplate.autoscaler.simulator.scaler import MAX_REPLICAS, Scaler
 
 MEAN_WEIGHT = 0.1
 """The weight of the newest request in the mean service time, from the tenth on; the gateway's."""
@@ -36,14 +36,31 @@ class StartedRequest(NamedTuple):
     service_s: float
 
 
+class Spent(NamedTuple):
+    """Replica-seconds by what the replicas did; one that drains with requests is busy."""
+
+    busy: float
+    idle: float
+    starting: float
+
+
 class SimulatedDeployment:
     """A FIFO queue before replicas of `concurrency` slots; the oldest with a free slot is next.
 
     The simulation calls a method for each event, which returns the requests that begin.
     """
 
-    def __init__(self, name: str, arrivals: RequestTrace, concurrency: int, scaler: Scaler) -> None:
+    def __init__(
+        self,
+        name: str,
+        arrivals: RequestTrace,
+        concurrency: int,
+        scaler: Scaler,
+        most: int = MAX_REPLICAS,
+    ) -> None:
         self.name = name
+        self.most = most
+        """It has at most so many replicas, whatever is desired."""
         self.arrivals = arrivals
         self.scaler = scaler
         self.due_at = math.inf
@@ -58,6 +75,8 @@ class SimulatedDeployment:
         self.ready: list[SimulatedReplica] = []
         """Replicas that take requests, the oldest first."""
         self.starting: list[SimulatedReplica] = []
+        self.draining: list[SimulatedReplica] = []
+        """Replicas that end the requests that they have."""
         self.running = 0
         self.waits_s = array("d")
         self.cold_hits = 0
@@ -102,6 +121,24 @@ class SimulatedDeployment:
             replicas = self._replicas = Replicas(len(self.ready), starting_at)
         return replicas
 
+    def begin_with(self, ready: int) -> None:
+        """So many replicas are ready at second 0, before any request."""
+        for _ in range(ready):
+            self.ready.append(SimulatedReplica(0.0, 0.0))
+            self.changes.append((0.0, 1))
+        self.live = self.desired = self.granted = ready
+        self._free = ready * self._concurrency
+        self._replicas = None
+
+    def spent(self, now: float) -> Spent:
+        """What all replicas have cost until `now`, at which the simulation stands."""
+        busy, idle, starting = self.busy_s, self.idle_s, self.starting_s
+        for replica in (*self.ready, *self.draining):
+            working = replica.busy_s + (now - replica.busy_since if replica.running else 0.0)
+            busy += working
+            idle += now - replica.ready_at - working
+        return Spent(busy, idle, starting + sum(now - one.started_at for one in self.starting))
+
     def arrive(self, now: float) -> StartedRequest | None:
         """The next request comes, and begins or waits."""
         self._pass(now)
@@ -133,6 +170,7 @@ class SimulatedDeployment:
                 return self._begin(self._queue.popleft(), replica, now)
             self._free += 1
         elif not replica.running:
+            self.draining.remove(replica)
             self._stopped(replica, now)
         return None
 
@@ -173,7 +211,9 @@ class SimulatedDeployment:
         self.ready.remove(replica)
         self._free -= self._concurrency - replica.running
         replica.draining = True
-        if not replica.running:
+        if replica.running:
+            self.draining.append(replica)
+        else:
             self._stopped(replica, now)
         return replica
 

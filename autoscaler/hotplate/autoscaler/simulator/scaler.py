@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 from hotplate.autoscaler.decider import Decider
 from hotplate.autoscaler.policy import Decision, Demand, Policy, Replicas
@@ -10,7 +11,7 @@ from hotplate.autoscaler.policy import Decision, Demand, Policy, Replicas
 REPORT_S = 0.2
 """The gateway reports a change of demand this late, and the first demand at once."""
 MAX_REPLICAS = 20
-"""The limit of each deployment, under every policy."""
+"""The limit of each deployment, under every policy, where nothing else is said."""
 
 
 class Scaler(Protocol):
@@ -30,12 +31,20 @@ class Scaler(Protocol):
 class OurScaler:
     """The product's decider, which learns of demand as the gateway reports it.
 
-    It knows how long a start takes, since on a platform the roll-out's start precedes all requests.
+    It knows how long a start takes, since on a platform the roll-out's start precedes all requests;
+    or what a decider has learnt there (`memory`). Raises MemoryInvalid.
     """
 
-    def __init__(self, policy: Policy, cold_start_s: float, now: float) -> None:
-        self._decider = Decider(policy, now=now)
-        self._decider.record_cold_start(cold_start_s)
+    def __init__(
+        self,
+        policy: Policy,
+        cold_start_s: float,
+        now: float,
+        memory: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._decider = Decider(policy, now=now, memory=memory)
+        if memory is None:
+            self._decider.record_cold_start(cold_start_s)
         self._reported = 0
         """The number of requests in the last report."""
         self._peak = 0

@@ -23,7 +23,6 @@ from hotplate.autoscaler.simulator.fleet import (
     SimulatedReplica,
     StartedRequest,
 )
-from hotplate.autoscaler.simulator.scaler import MAX_REPLICAS
 from hotplate.autoscaler.simulator.standby_pool import SimulatedPool
 from hotplate.autoscaler.standby.planner import StandbyPolicy
 
@@ -105,19 +104,24 @@ class Simulation:
         for fleet in fleets:
             if fleet.next_arrival_s < math.inf:
                 self._at(fleet.next_arrival_s, ARRIVE, fleet)
+            if fleet.live:
+                self._used += fleet.live
+                self._running_replicas[fleet.organization] += fleet.live
+                self._due(fleet, 0.0)
+        if self._pool is not None and self._events:
+            began_at, *_, first, _ = self._events[0]
+            self._refill(self._pool, first, began_at)
 
     @property
     def standby_s(self) -> float:
         """The instance-seconds of empty instances until the last replica stopped."""
         return self._standby_s
 
-    def run(self) -> None:
-        """Simulate until the last request has ended and the last replica has stopped."""
+    def run(self, until_s: float = math.inf) -> None:
+        """Simulate up to then, or until the last request has ended and no replica stops by
+        itself. A second call goes on."""
         events = self._events
-        if self._pool is not None and events:
-            began_at, *_, fleet, _ = events[0]
-            self._refill(self._pool, fleet, began_at)
-        while events:
+        while events and events[0][0] <= until_s:
             now, kind, _, fleet, subject = heappop(events)
             if kind == DECIDE:
                 if now == fleet.due_at:
@@ -158,7 +162,7 @@ class Simulation:
     def _decide(self, fleet: SimulatedDeployment, now: float) -> None:
         fleet.due_at = math.inf
         step = fleet.scaler.decide(fleet.demand(), fleet.replicas(), now)
-        desired, next_at = min(step.desired, MAX_REPLICAS), step.next_at
+        desired, next_at = min(step.desired, fleet.most), step.next_at
         if desired != fleet.desired:
             fleet.desired = desired
             self._grant(fleet, step, now)

@@ -17,6 +17,7 @@ from hotplate.platform.controller.planning.workloads import Service
 from hotplate.platform.controller.scaling.deciders import Recommendation
 from hotplate.platform.controller.scaling.demand_log import DemandLog
 from hotplate.platform.spec.label_settings import LabelSettings
+from hotplate.platform.store.learnt import of_deciders
 from hotplate.platform.store.records import (
     NO_TOKENS,
     Deployment,
@@ -170,7 +171,7 @@ class DeploymentState:
     @property
     def memory_prefix(self) -> str:
         """Where the store keeps what the deployment's deciders have learnt."""
-        return f"decider/{self.deployment.uid}/"
+        return of_deciders(self.deployment.uid)
 
     def memory_key(self, service: str) -> str:
         """The same of one service."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from hotplate.platform.loadtest.chart import number, seconds
 from hotplate.platform.loadtest.thresholds import OF_DISTRIBUTION
-from hotplate.platform.loadtest.words import NONE, notes, share, verdict
+from hotplate.platform.loadtest.words import NONE, notes, predicted, share, verdict
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+!|~&$@:-])")
 TIMES = {
@@ -53,6 +53,7 @@ def markdown(report: Mapping[str, Any]) -> str:
                 (f"{what}-seconds", *used),
                 [(number(sum(used.values())), *map(number, used.values()))],
             )
+    lines += _table(("figure", "predicted", "measured", "off by"), predicted(report))
     lines += _table(
         ("organization", "requests", "answered", "refused", *OF_DISTRIBUTION),
         [

@@ -25,7 +25,7 @@ from hotplate.platform.loadtest.chart import (
     seconds,
     time_marks,
 )
-from hotplate.platform.loadtest.words import NONE, notes, share, verdict
+from hotplate.platform.loadtest.words import NONE, notes, predicted, share, verdict
 
 _HERE = Path(__file__).parent / "templates"
 _OWN_STYLE = (_HERE / "report.css").read_text(encoding="utf-8")
@@ -67,6 +67,7 @@ def page(report: Mapping[str, Any]) -> str:
         began_at=began_at,
         verdict=verdict(report),
         notes=notes(report),
+        predicted=predicted(report),
         charts=charts(series),
         steps=len(series["at"]),
         times=times,

@@ -46,3 +46,31 @@ def share(part: int, whole: int) -> str:
     if 0 < part < whole:
         percent = min(99.99, max(0.01, percent))
     return f"{percent:.4g} %"
+
+
+def predicted(report: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
+    """What was predicted beside what was measured, and how far off it was; empty where nothing
+    was."""
+    found = report.get("prediction")
+    if not found:
+        return []
+    measured, off = found["measured"], found["off"]
+    return [
+        (
+            "replica-seconds",
+            f"{sum(found['replica_s'].values()):.1f}",
+            _or_none(measured["replica_s"], "{:.1f}"),
+            _or_none(off["replica_s"], "{:+.1%}"),
+        ),
+        (
+            "mean wait, s",
+            f"{found['wait_s']['mean']:.3f}",
+            _or_none(measured["wait_s"], "{:.3f}"),
+            f"{_or_none(off['wait'], '{:+.1%}')} ({_or_none(off['wait_s'], '{:+.3f} s')})",
+        ),
+        ("cold starts", str(found["starts"]), str(measured["starts"]), ""),
+    ]
+
+
+def _or_none(value: float | None, form: str) -> str:
+    return NONE if value is None else form.format(value)

@@ -10,6 +10,12 @@ from hotplate.platform.store.database import StorePart
 from hotplate.platform.store.tables import LearntRow
 
 
+def of_deciders(deployment: str) -> str:
+    """How the keys begin under which lies what the deciders of that deployment (its uid) have
+    learnt; the name of the service follows."""
+    return f"decider/{deployment}/"
+
+
 class LearntValues(StorePart):
     """A value is replaced as a whole; its owner chooses the key and what the value looks like."""
 

@@ -15,6 +15,7 @@ from hotplate.platform.api.web.requests import organization, query_number, query
 from hotplate.platform.api.web.settings import ApiSettings
 from hotplate.platform.controller.interface import ControllerApi
 from hotplate.platform.store.history import DECISIONS_KEPT
+from hotplate.platform.store.learnt import of_deciders
 from hotplate.platform.store.parts import Store
 from hotplate.platform.store.records import Deployment, Revision
 
@@ -72,6 +73,7 @@ class DeploymentStatusRoutes:
             "decisions": plain(decisions),
             "events": plain(events),
             "tasks": await self._store.run(self._store.tasks.counts, key),
+            "learnt": await self._store.run(self._learnt, deployment),
         }
         return web.json_response(self._summary(request, deployment) | detail)
 
@@ -122,6 +124,13 @@ class DeploymentStatusRoutes:
         replica = request.query.get("replica", "")
         lines = query_number(request, "lines", LINES)
         return web.json_response(await self._controller.logs(deployment.id, replica, lines))
+
+    def _learnt(self, deployment: Deployment) -> dict[str, Any]:
+        """What the decider of each service has learnt, as of at most a minute ago; null = nothing
+        yet."""
+        prefix = of_deciders(deployment.uid)
+        services = deployment.latest.config.get("services", {})
+        return {name: self._store.learnt.get(prefix + name) for name in services}
 
     def _summary(self, request: web.Request, deployment: Deployment) -> dict[str, Any]:
         return {

@@ -1,0 +1,156 @@
+"""What would happen: a load test's arrivals through the autoscaler's simulator, with what the
+platform has learnt of the deployment; and how far that was from what happened.
+
+The simulator starts with the replicas that there are, and decides by the deployment's own policy
+and by what its decider has learnt (cold starts, service time, gaps). It knows no processor that
+replicas share, so a service that becomes slower under load is predicted too fast.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hotplate.autoscaler.bentoml_policy import policy_from
+from hotplate.autoscaler.decider import Decider
+from hotplate.autoscaler.errors import MemoryInvalid
+from hotplate.autoscaler.policy import Policy
+from hotplate.autoscaler.simulator.arrivals import RequestTrace
+from hotplate.autoscaler.simulator.fleet import SimulatedDeployment
+from hotplate.autoscaler.simulator.outcome import percentile
+from hotplate.autoscaler.simulator.scaler import OurScaler
+from hotplate.autoscaler.simulator.simulation import Hardware, Simulation
+from hotplate.platform.errors import BadSetting
+from hotplate.platform.spec.annotations import binary_of
+from hotplate.platform.spec.label_settings import LabelSettings
+
+READY = ("ready", "unready", "starting")
+"""States of a replica that is there at second 0."""
+
+
+@dataclass(frozen=True)
+class Learnt:
+    """What the platform knows of a deployment, and what it would decide by."""
+
+    policy: Policy
+    memory: Mapping[str, Any]
+    """The decider's."""
+    cold_start_s: float
+    service_s: float
+    """The mean time of a request in its replica."""
+    ready: int
+    """Replicas that there are at second 0."""
+
+
+def learnt(detail: Mapping[str, Any]) -> Learnt:
+    """By the answer of `/api/v1/hotplate/deployments/NAME`. Raises BadSetting where something
+    that is needed is not known yet, or is nothing that arrivals decide."""
+    said = f"--predict: {detail['name']}"
+    services = [one for one in detail["live"]["services"] if one["revision"] == detail["serving"]]
+    if len(services) != 1:
+        raise BadSetting(
+            f"{said} has {len(services)} services that answer, and only one can be simulated; "
+            "leave the flag out"
+        )
+    if binary_of(detail["labels"]) is not None:
+        raise BadSetting(
+            f"{said} is turned on and off by queries, whatever requests come; leave the flag out"
+        )
+    (service,) = services
+    name = service["service"]
+    memory = detail.get("learnt", {}).get(name) or {}
+    service_s = memory.get("service_s", 0.0)
+    if not service_s or not memory.get("cold_starts_s"):
+        unknown = "long its replicas take to start" if service_s else "long a request takes"
+        raise BadSetting(
+            f"{said} has not shown yet how {unknown}; call it, wait a minute, and try again"
+        )
+    scaling = detail["config"]["services"].get(name, {}).get("scaling")
+    price = LabelSettings.of(detail["labels"]).price
+    policy = policy_from(scaling, service["concurrency"], price)
+    try:
+        cold_start_s = Decider(policy, now=0.0, memory=memory).cold_start_s
+    except MemoryInvalid as error:
+        raise BadSetting(f"{said}: what was learnt cannot be used: {error}") from error
+    there = [one for one in detail["live"]["replicas"] if one["state"] in READY]
+    return Learnt(policy, memory, cold_start_s, service_s, len(there))
+
+
+def predict(
+    known: Learnt, due_s: Sequence[float], duration_s: float, ended_at_s: float | None = None
+) -> dict[str, Any]:
+    """What these arrivals would cost and how long they would wait, as JSON.
+
+    Replica-seconds are those from second 0 to `ended_at_s`, by default to the last simulated
+    answer, or to the end of the duration if that is later. Raises BadSetting where there are no
+    arrivals. Those of a closed loop depend on the answers, so none are known.
+    """
+    if not due_s:
+        raise BadSetting(
+            "--predict simulates arrivals that are known, and here are none; give --rate or --trace"
+        )
+    if ended_at_s is None:
+        _, fleet = _simulation(known, due_s, math.inf)
+        ended_at_s = max(duration_s, fleet.ended_at)
+    simulation, fleet = _simulation(known, due_s, ended_at_s)
+    spent = fleet.spent(ended_at_s)
+    starts = fleet.starts
+    simulation.run()
+    waits = sorted(fleet.waits_s)
+    return {
+        "cold_start_s": round(known.cold_start_s, 3),
+        "service_s": round(known.service_s, 4),
+        "ended_at_s": round(ended_at_s, 3),
+        "starts": starts,
+        "replica_s": {name: round(value, 3) for name, value in spent._asdict().items()},
+        "wait_s": {
+            "mean": round(math.fsum(waits) / len(waits), 6),
+            **{f"p{p}": round(percentile(waits, p), 6) for p in (50, 95, 99)},
+        },
+    }
+
+
+def beside(prediction: Mapping[str, Any], report: Mapping[str, Any]) -> dict[str, Any]:
+    """The prediction with what was measured, and how far off it was: `off` is predicted to measured
+    less 1, and of the mean wait also seconds; null where nothing was measured.
+
+    What a request waited is its latency less the service time of the prediction.
+    """
+    used = report.get("replica_s")
+    real_s = sum(used.values()) if used else None
+    latency = report["latency_s"]
+    wait_s = None if latency is None else max(0.0, latency["mean"] - prediction["service_s"])
+    predicted_s, predicted_wait_s = (
+        sum(prediction["replica_s"].values()),
+        prediction["wait_s"]["mean"],
+    )
+    return {
+        **prediction,
+        "measured": {"replica_s": real_s, "wait_s": wait_s, "starts": len(report["cold_starts"])},
+        "off": {
+            "replica_s": _off(predicted_s, real_s),
+            "wait": _off(predicted_wait_s, wait_s),
+            "wait_s": None if wait_s is None else round(predicted_wait_s - wait_s, 4),
+        },
+    }
+
+
+def _simulation(
+    known: Learnt, due_s: Sequence[float], until_s: float
+) -> tuple[Simulation, SimulatedDeployment]:
+    """Simulated up to then."""
+    arrivals = RequestTrace("", list(due_s), [known.service_s] * len(due_s))
+    scaler = OurScaler(known.policy, known.cold_start_s, now=0.0, memory=known.memory)
+    fleet = SimulatedDeployment(
+        "", arrivals, known.policy.concurrency, scaler, most=known.policy.max_replicas
+    )
+    fleet.begin_with(known.ready)
+    simulation = Simulation([fleet], Hardware(known.cold_start_s))
+    simulation.run(until_s)
+    return simulation, fleet
+
+
+def _off(predicted: float, measured: float | None) -> float | None:
+    return round(predicted / measured - 1, 4) if measured else None

@@ -1,0 +1,137 @@
+"""What the simulator says of a load test's arrivals, and how far off that was."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hotplate.platform.errors import BadSetting
+from hotplate.platform.loadtest.prediction import beside, learnt, predict
+
+
+def detail(**changed: Any) -> dict[str, Any]:
+    """As `/api/v1/hotplate/deployments/NAME` answers."""
+    said = {
+        "name": "embedder",
+        "serving": 1,
+        "labels": [],
+        "config": {
+            "services": {
+                "Embedder": {
+                    "scaling": {
+                        "min_replicas": 0,
+                        "max_replicas": 3,
+                        "policy": {"scale_down_stabilization_window": 10},
+                    }
+                }
+            }
+        },
+        "live": {
+            "services": [{"revision": 1, "service": "Embedder", "concurrency": 2}],
+            "replicas": [],
+        },
+        "learnt": {"Embedder": {"cold_starts_s": [4.0, 5.0, 6.0], "service_s": 0.5}},
+    }
+    return said | changed
+
+
+def replicas(*states: str) -> dict[str, Any]:
+    live = detail()["live"]
+    return detail(live=live | {"replicas": [{"state": state} for state in states]})
+
+
+def test_what_is_learnt_is_read_of_the_answer() -> None:
+    known = learnt(replicas("ready", "ready", "draining", "stopping"))
+    assert (known.cold_start_s, known.service_s, known.ready) == (5.0, 0.5, 2)
+    policy = known.policy
+    assert (policy.min_replicas, policy.max_replicas, policy.concurrency) == (0, 3, 2)
+    assert policy.scale_down_window_s == 10
+
+
+def test_one_request_to_a_deployment_that_sleeps_waits_for_one_cold_start() -> None:
+    found = predict(learnt(detail()), [1.0], 20.0)
+    assert found["wait_s"]["mean"] == pytest.approx(5.0)
+    assert found["starts"] == 1
+    # It starts for 5 s, works for 0.5 s and is kept for 10 s.
+    assert found["replica_s"] == {
+        "busy": pytest.approx(0.5),
+        "idle": pytest.approx(10.0, abs=0.3),
+        "starting": pytest.approx(5.0),
+    }
+
+
+def test_replicas_that_are_there_serve_at_once_and_cost_from_the_beginning() -> None:
+    found = predict(learnt(replicas("ready")), [1.0], 20.0)
+    assert found["wait_s"]["mean"] == 0.0
+    assert found["starts"] == 0
+    assert found["replica_s"]["starting"] == 0.0
+    assert sum(found["replica_s"].values()) == pytest.approx(11.5, abs=0.3)
+
+
+def test_a_replica_that_is_never_stopped_costs_until_the_end() -> None:
+    config = {"services": {"Embedder": {"scaling": {"min_replicas": 1}}}}
+    found = predict(learnt(replicas("ready") | {"config": config}), [1.0], 20.0)
+    assert sum(found["replica_s"].values()) == pytest.approx(20.0)
+    longer = predict(learnt(replicas("ready") | {"config": config}), [1.0], 20.0, 30.0)
+    assert sum(longer["replica_s"].values()) == pytest.approx(30.0)
+
+
+def test_no_more_replicas_are_simulated_than_there_may_be() -> None:
+    config = {"services": {"Embedder": {"scaling": {"max_replicas": 40}}}}
+    known = learnt(detail(config=config))
+    most = predict(known, [0.0] * 2000, 60.0)
+    assert 20 < most["starts"] <= 40
+
+
+def test_waits_go_on_behind_the_end_and_costs_do_not() -> None:
+    found = predict(learnt(detail()), [0.0] * 40, 1.0, 2.0)
+    assert sum(found["replica_s"].values()) == found["replica_s"]["starting"] <= 6.0
+    assert found["wait_s"]["mean"] > 5.0
+
+
+@pytest.mark.parametrize(
+    ("changed", "sentence"),
+    [
+        ({"learnt": {}}, "has not shown yet how long a request takes"),
+        (
+            {"learnt": {"Embedder": {"service_s": 0.5, "cold_starts_s": []}}},
+            "has not shown yet how long its replicas take to start",
+        ),
+        (
+            {"learnt": {"Embedder": {"service_s": 0.5, "cold_starts_s": ["soon"]}}},
+            "what was learnt cannot be used",
+        ),
+        ({"labels": [{"key": "autoscaling/enabled", "value": "true"}]}, "by queries"),
+        ({"live": {"services": [], "replicas": []}}, "has 0 services that answer"),
+        ({"serving": None}, "has 0 services that answer"),
+    ],
+)
+def test_what_cannot_be_predicted_is_a_sentence(changed: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(BadSetting, match=sentence) as refused:
+        learnt(detail(**changed))
+    assert str(refused.value).startswith("--predict: embedder")
+
+
+def test_without_arrivals_there_is_nothing_to_simulate() -> None:
+    with pytest.raises(BadSetting, match="give --rate or --trace"):
+        predict(learnt(detail()), [], 10.0)
+
+
+def test_the_report_says_how_far_off_it_was() -> None:
+    prediction = predict(learnt(detail()), [1.0], 20.0)
+    report: dict[str, Any] = {
+        "replica_s": {"busy": 1.0, "idle": 9.0, "starting": 6.0},
+        "latency_s": {"mean": 6.5},
+        "cold_starts": [{}],
+    }
+    found = beside(prediction, report)
+    assert found["measured"] == {"replica_s": 16.0, "wait_s": 6.0, "starts": 1}
+    predicted_s = sum(prediction["replica_s"].values())
+    assert found["off"] == {
+        "replica_s": pytest.approx(predicted_s / 16.0 - 1, abs=1e-3),
+        "wait": pytest.approx(5 / 6 - 1, abs=1e-3),
+        "wait_s": pytest.approx(-1.0),
+    }
+    nothing = beside(prediction, report | {"replica_s": None, "latency_s": None})
+    assert nothing["off"] == {"replica_s": None, "wait": None, "wait_s": None}
