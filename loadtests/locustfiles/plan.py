@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Plan:
-    """`plan.json` by its keys, `due.f8` and `payloads.jsonl`."""
+    """`plan.json` by its keys, and the files beside it."""
 
     def __init__(self, folder: Path) -> None:
         """Raises OSError, ValueError, KeyError."""
@@ -26,5 +26,7 @@ class Plan:
         self.organizations: list[str] = told["organizations"]
         self.turns: list[int] = told["turns"] or [0]
         self.timeout_s: float = told["timeout_s"]
+        token = folder / "token"
+        self.token = token.read_text().strip() if token.exists() else ""
         self.due_s = array("d", (folder / "due.f8").read_bytes())
         self.payloads = (folder / "payloads.jsonl").read_bytes().splitlines() or [b"{}"]

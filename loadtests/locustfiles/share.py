@@ -63,7 +63,9 @@ class Share:
         self._path = urlsplit(plan.url).path + plan.route
         self._running = Group()
         self._ask = {"call": self._call, "stream": self._stream, "task": self._task}[plan.kind]
-        self._callers = [{plan.organization_header: name} for name in plan.organizations] or [{}]
+        fields = {"Authorization": f"Bearer {plan.token}"} if plan.token else {}
+        names = [{plan.organization_header: name} for name in plan.organizations] or [{}]
+        self._callers = [fields | name for name in names]
         self._head = [
             self._connections.head("POST", self._path, JSON_BODY | caller)
             for caller in self._callers
@@ -75,8 +77,7 @@ class Share:
         try:
             self._sleep_until(0.0)
             if self._plan.users:
-                for user in range(self._process, self._plan.users, self._plan.processes):
-                    self._running.spawn(self._ask_on, user)
+                self._let_users_ask()
             else:
                 self._ask_when_due()
             self._running.join()
@@ -113,8 +114,14 @@ class Share:
             organization = turns[number % len(turns)]
             self._running.spawn(self._ask_once, number, organization, due_s[number])
 
+    def _let_users_ask(self) -> None:
+        """The closed loop: each user waits for its answer, and asks again."""
+        due_s = self._plan.due_s
+        for user in range(self._process, len(due_s), self._plan.processes):
+            self._sleep_until(due_s[user])
+            self._running.spawn(self._ask_on, user)
+
     def _ask_on(self, user: int) -> None:
-        """One user of a closed loop."""
         turns = self._plan.turns
         number = user
         while (due_s := self._now()) < self._plan.duration_s:

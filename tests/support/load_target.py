@@ -31,12 +31,15 @@ class LoadTarget:
     answers: asyncio.Event = field(default_factory=asyncio.Event)
     """`/held` waits for it."""
     connections: set[object] = field(default_factory=set)
+    tokens: set[str | None] = field(default_factory=set)
+    """Of the field `Authorization`."""
     polls: Counter[str] = field(default_factory=Counter)
 
     async def note(self, request: web.Request) -> str:
         """Counts the request, and returns its body."""
         self.arrived[f"{request.method} {request.path}"] += 1
         self.connections.add(request.transport)
+        self.tokens.add(request.headers.get("Authorization"))
         body = (await request.read()).decode(errors="replace")
         if request.method == "POST":
             self.posted.append((request.headers.get(ORGANIZATION, ""), body))

@@ -39,12 +39,16 @@ def make() -> Iterator[Make]:
     makers = []
 
     def make(
-        folder: Path, due_s: Sequence[float] = (), payloads: Sequence[bytes] = (), **fields: Any
+        folder: Path,
+        due_s: Sequence[float] = (),
+        payloads: Sequence[bytes] = (),
+        token: str = "",
+        **fields: Any,
     ) -> LoadMaker:
         folder.mkdir(exist_ok=True)
         told: dict[str, Any] = {"kind": "call", "duration_s": 1.0, "timeout_s": 30.0} | fields
         plan = LoadPlan(started_at=datetime.now(UTC).timestamp() + START_UP_S / 2, **told)
-        plans.write(folder, plan, due_s, payloads)
+        plans.write(folder, plan, due_s, payloads, token)
         makers.append(LoadMaker(folder, plan))
         makers[-1].start()
         return makers[-1]
@@ -133,13 +137,15 @@ async def test_a_stop_leaves_whole_records_of_all_processes(
 async def test_users_of_a_closed_loop_take_a_redirect_for_an_answer(
     tmp_path: Path, target: LoadTarget, make: Make
 ) -> None:
-    await ended(make(tmp_path, url=target.url, route="/moved", users=3, duration_s=0.3))
+    fields = {"url": target.url, "route": "/moved", "users": 3, "duration_s": 0.5}
+    await ended(make(tmp_path, [0.0, 0.0, 0.2], token="secret", **fields))
     found = written(tmp_path)
     assert {sample.status for sample in found} == {302}
     assert {sample.number % 3 for sample in found} == {0, 1, 2}
     assert all(sample.due_s == pytest.approx(sample.sent_s, abs=0.01) for sample in found)
     assert set(target.arrived) == {"POST /moved"}
-    assert len(target.connections) == 3
+    assert len(target.connections) == 3 and target.tokens == {"Bearer secret"}
+    assert min(sample.sent_s for sample in found if sample.number % 3 == 2) >= 0.2
     assert [one["status"] for one in complaints(tmp_path)] == [302] * min(20, len(found))
 
 
