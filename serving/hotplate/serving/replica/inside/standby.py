@@ -31,6 +31,7 @@ from typing import Any
 from hotplate.serving.replica.inside.early_reads import EarlyReads, read_too_early
 from hotplate.serving.replica.inside.full_disk import survive_full_disk
 from hotplate.serving.replica.inside.modules import import_all, noted_modules
+from hotplate.serving.replica.inside.unused_imports import unused_left_out
 from hotplate.serving.replica.inside.worker import become, make_home, run, stream_weights
 
 CHANNEL = "HOTPLATE_STANDBY_FD"
@@ -50,7 +51,8 @@ def main(do: Callable[[Any], int] = become) -> int:
         survive_full_disk()
         stream_weights()
         names = noted_modules(birth["modules"])
-        failed = import_all(names)
+        with unused_left_out(used=names):
+            failed = import_all(names)
         _touch_gpus()
     gc.collect()
     gc.freeze()  # what all of them have imported need not be looked through again

@@ -60,6 +60,7 @@ from hotplate.serving.replica.inside.service import (
     task_submissions,
     warn,
 )
+from hotplate.serving.replica.inside.unused_imports import unused_left_out
 
 Job = dict[str, Any]
 
@@ -94,6 +95,8 @@ def become(job: Job, worker: int = 1, gate: int | None = None) -> int:
     if job["bento"] not in sys.path:
         sys.path.insert(0, job["bento"])
     stream_weights()
+    with unused_left_out():
+        import _bentoml_impl.server.app  # noqa: F401  (and with it all that follows)
     from _bentoml_sdk import Service
     from bentoml._internal.context import server_context
     from bentoml._internal.log import configure_server_logging
