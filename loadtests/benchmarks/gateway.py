@@ -21,6 +21,7 @@ from loadtests.benchmarks.gateway_trials import (
     idle,
     kills,
     latency,
+    overhead,
     overload,
     replicas,
     tokens,
@@ -47,6 +48,7 @@ from loadtests.systems.proxies import (
 TRIALS = [
     cost.TRIAL,
     latency.TRIAL,
+    overhead.TRIAL,
     overload.OVERLOAD,
     overload.LEAVING,
     abandoned.TRIAL,
