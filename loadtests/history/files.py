@@ -103,9 +103,8 @@ def passed(path: Path, gateway: str, replicas: Iterable[str]) -> list[Passed]:
     found = []
     for words in _whole_lines(path):
         if len(words) == 11 and words[10] in own and words[3].isdigit() and words[6] == "200":
-            ended_at, wait_s, total_s = map(float, (words[0], words[8], words[9]))
-            arrived_at = ended_at - total_s
-            found.append(Passed(int(words[3]), gateway, arrived_at, arrived_at + wait_s))
+            noted_at, waited_s, total_s = map(float, (words[0], words[8], words[9]))
+            found.append(Passed(int(words[3]), gateway, noted_at, waited_s, total_s))
     return found
 
 

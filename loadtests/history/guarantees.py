@@ -8,14 +8,17 @@ one run       What may not run twice has begun at most once, and not at all wher
 slots         No replica ever runs more handlers at once than it has slots; handlers whose callers
               have left count. By the replica's clock.
 order         Of two requests of one organization and time limit in one gateway's queue, the one
-              that came first is granted first. By the clock of the gateway's loop.
+              that came first is granted first. By the gateway's clock, between the
+              times of the replica and the client.
 own answer    The body of every answer was made for the request that it answers. No clock.
 
 All clocks are `CLOCK_MONOTONIC` of one machine (`observations.py`).
 
-A gateway's loop looks at its clock once for all that it has found to do, so that requests of one
-moment may be in any order. Requests that waited while a process was dead are not compared, because
-they may have been granted, come back, and been granted again.
+A gateway notes how long a request waited and how long it took, not when. Its response ended after
+the replica's handler had and before the line was written, and it came after it was sent. So its
+arrival and its grant each lie in a known interval, and only intervals that do not overlap are
+compared: nothing is called a violation that could be none. Requests that waited while a process was
+dead are not compared, because they may have been granted, come back, and been granted again.
 """
 
 from __future__ import annotations
@@ -25,11 +28,22 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import chain
+from typing import NamedTuple
 
-from loadtests.history.observations import Ended, History, Passed, Run, Sent
+from loadtests.history.observations import Ended, History, Run, Sent
 
-TICK_S = 0.0015
-"""Of a loop's clock, which has whole milliseconds; what is no further apart is of one moment."""
+TICK_S = 0.002
+"""How far a gateway's duration may be off: both its ends are of a clock in whole milliseconds."""
+
+
+class Turn(NamedTuple):
+    """A request's way through a gateway's queue; each moment lies between its two bounds."""
+
+    request: int
+    arrived_after: float
+    arrived_before: float
+    granted_after: float
+    granted_before: float
 
 
 def violations(history: History) -> Iterator[str]:
@@ -131,21 +145,23 @@ def slots(history: History) -> Iterator[str]:
 
 
 def order(history: History) -> Iterator[str]:
-    for waited in comparable(history).values():
-        arrived: list[tuple[float, Passed]] = []  # those that came later than what is compared
-        latest: Passed | None = None
-        for one in sorted(waited, key=lambda one: one.arrived_at):
-            while arrived and arrived[0][0] < one.arrived_at - TICK_S:
+    for turns in turns_of(history).values():
+        arrived: list[tuple[float, Turn]] = []  # those that may have come later than what follows
+        latest: Turn | None = None
+        for turn in sorted(turns, key=lambda turn: turn.arrived_after):
+            while arrived and arrived[0][0] < turn.arrived_after:
                 earlier = heapq.heappop(arrived)[1]
-                if latest is None or earlier.granted_at > latest.granted_at:
+                if latest is None or earlier.granted_after > latest.granted_after:
                     latest = earlier
-            if latest is not None and one.granted_at < latest.granted_at - TICK_S:
+            if latest is not None and turn.granted_before < latest.granted_after:
                 yield (
-                    f"request {one.request} came after request {latest.request} and was granted "
-                    f"before it: they came at {one.arrived_at:.3f} s and {latest.arrived_at:.3f} s "
-                    f"and were granted at {one.granted_at:.3f} s and {latest.granted_at:.3f} s"
+                    f"request {turn.request} came after request {latest.request} and was granted "
+                    f"before it: it came at {turn.arrived_after:.6f} s at the earliest, the other "
+                    f"by {latest.arrived_before:.6f} s; it was granted by "
+                    f"{turn.granted_before:.6f} s, the other at {latest.granted_after:.6f} s at "
+                    "the earliest"
                 )
-            heapq.heappush(arrived, (one.arrived_at, one))
+            heapq.heappush(arrived, (turn.arrived_before, turn))
 
 
 def own_answer(history: History) -> Iterator[str]:
@@ -155,17 +171,28 @@ def own_answer(history: History) -> Iterator[str]:
             yield f"request {end.request} got the answer {whose} at {end.at:.6f} s"
 
 
-def comparable(history: History) -> dict[tuple[str, str], list[Passed]]:
-    """What each gateway passed on in each order, but for requests that waited while a process was
-    dead."""
-    orders = {one.request: one.order for one in history.sent}
+def turns_of(history: History) -> dict[tuple[str, str], list[Turn]]:
+    """The turns that can be compared, by gateway and order."""
+    sent = {one.request: one for one in history.sent}
+    ran: dict[int, float] = {}  # when the first handler of each ended: at or before its answer
+    for run in history.runs:
+        if run.ended_at is not None:
+            ran[run.request] = min(run.ended_at, ran.get(run.request, run.ended_at))
     disturbed = _merged(history.disturbed)
     found = defaultdict(list)
-    for one in history.passed:
-        at = bisect_left(disturbed, one.arrived_at, key=lambda window: window[1])
-        calm = at == len(disturbed) or disturbed[at][0] > one.granted_at
-        if calm and one.request in orders:
-            found[one.gateway, orders[one.request]].append(one)
+    for line in history.passed:
+        if line.request not in sent or line.request not in ran:
+            continue
+        one, ended_at = sent[line.request], ran[line.request]
+        after = max(one.at, ended_at - line.total_s) - TICK_S
+        before = line.noted_at - line.total_s + TICK_S
+        granted_after, granted_before = after + line.waited_s, before + line.waited_s
+        at = bisect_left(disturbed, after, key=lambda window: window[1])
+        if at == len(disturbed) or disturbed[at][0] > granted_before:
+            turn = Turn(
+                line.request, after, before, granted_after - TICK_S, granted_before + TICK_S
+            )
+            found[line.gateway, one.order].append(turn)
     return found
 
 

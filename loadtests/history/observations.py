@@ -49,14 +49,17 @@ class Run(NamedTuple):
 
 
 class Passed(NamedTuple):
-    """A gateway's line about a request that a replica answered. Its times are its event loop's,
-    which has whole milliseconds and stands still while the loop handles what it has found."""
+    """A gateway's line about a request that a replica answered. Its loop's clock has whole
+    milliseconds."""
 
     request: int
     gateway: str
-    arrived_at: float
-    granted_at: float
-    """When it was given its slot, the last one if there were several."""
+    noted_at: float
+    """When the line was written: at the end of the response or a moment later."""
+    waited_s: float
+    """From the request's arrival to the grant of its slot, the last one if there were several."""
+    total_s: float
+    """From the request's arrival to the end of its response."""
 
 
 @dataclass

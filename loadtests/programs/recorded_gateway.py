@@ -1,7 +1,7 @@
 """`hotplate gateway`, whose access log has its loop's own time in place of the wall clock's.
 
-A line is written as its request ends, so that with its two durations it says when the request came
-and when it was granted, by the clock on which the queue itself works.
+A line is written as its request ends, so that with its two durations it says about when the request
+came and was granted, by the clock on which the queue itself works.
 """
 
 from __future__ import annotations

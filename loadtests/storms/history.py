@@ -18,7 +18,7 @@ from pathlib import Path
 
 from loadtests.harness.accelerator import clock
 from loadtests.harness.verdict import Verdict
-from loadtests.history.guarantees import comparable, violations
+from loadtests.history.guarantees import turns_of, violations
 from loadtests.history.observations import History
 from loadtests.systems.recorded_round import RecordedRound
 
@@ -79,5 +79,5 @@ def happened(history: History) -> Counter[str]:
     counts["handlers begun"] = len(history.runs)
     counts["handlers killed"] = sum(run.ended_at is None for run in history.runs)
     counts["run again"] = len(history.runs) - len({run.request for run in history.runs})
-    counts["compared in order"] = sum(map(len, comparable(history).values()))
+    counts["compared in order"] = sum(map(len, turns_of(history).values()))
     return counts

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from loadtests.history.guarantees import comparable, violations
+from loadtests.history.guarantees import turns_of, violations
 from loadtests.history.observations import Ended, History, Passed, Run, Sent
 
 Break = Callable[[History], History]
@@ -40,10 +40,10 @@ GOOD = History(
         Run(6, "r2", 10.41, 14.00),
     ],
     passed=[
-        Passed(1, "g1", 10.000, 10.000),
-        Passed(2, "g1", 10.010, 10.010),
-        Passed(3, "g1", 10.100, 11.000),
-        Passed(4, "g1", 10.200, 11.500),
+        Passed(1, "g1", 11.001, 0.0, 1.0),
+        Passed(2, "g1", 11.501, 0.0, 1.49),
+        Passed(3, "g1", 12.001, 0.9, 1.9),
+        Passed(4, "g1", 12.501, 1.3, 2.3),
     ],
     slots={"r1": 2, "r2": 1, "r3": 1},
 )
@@ -69,7 +69,7 @@ def with_run(*runs: Run) -> Break:
 
 def test_a_good_history_has_no_violation() -> None:
     assert sentences(GOOD) == []
-    assert {one.request for one in comparable(GOOD)["g1", "acme"]} == {1, 2, 3, 4}
+    assert {one.request for one in turns_of(GOOD)["g1", "acme"]} == {1, 2, 3, 4}
 
 
 @pytest.mark.parametrize(
@@ -150,12 +150,13 @@ def test_a_good_history_has_no_violation() -> None:
                 good,
                 passed=[
                     *good.passed[:2],
-                    Passed(3, "g1", 10.100, 11.500),
-                    Passed(4, "g1", 10.200, 11.000),
+                    Passed(3, "g1", 12.001, 1.4, 1.9),
+                    Passed(4, "g1", 12.501, 0.8, 2.3),
                 ],
             ),
-            "request 4 came after request 3 and was granted before it: they came at 10.200 s and "
-            "10.100 s and were granted at 11.000 s and 11.500 s",
+            "request 4 came after request 3 and was granted before it: it came at 10.198000 s at "
+            "the earliest, the other by 10.103000 s; it was granted by 11.005000 s, the other at "
+            "11.496000 s at the earliest",
             id="out of order",
         ),
         pytest.param(
@@ -211,8 +212,8 @@ def test_what_is_allowed_is_no_violation(other: Break) -> None:
 INVERTED = replace(
     GOOD,
     passed=[
-        Passed(3, "g1", 10.100, 11.500),
-        Passed(4, "g1", 10.200, 11.000),
+        Passed(3, "g1", 12.001, 1.4, 1.9),
+        Passed(4, "g1", 12.501, 0.8, 2.3),
     ],
 )
 
@@ -222,9 +223,9 @@ INVERTED = replace(
     [
         pytest.param(
             lambda seen: replace(
-                seen, passed=[seen.passed[0], seen.passed[1]._replace(arrived_at=10.101)]
+                seen, passed=[seen.passed[0]._replace(noted_at=12.11), seen.passed[1]]
             ),
-            id="of one moment",
+            id="the line may have been written late",
         ),
         pytest.param(
             lambda seen: replace(seen, disturbed=[(8.0, 9.0), (11.2, 11.3)]),

@@ -59,7 +59,7 @@ def test_of_an_access_log_the_lines_of_own_replicas_answers(tmp_path: Path) -> N
         + LINE.format(9, 9, 200, "h:1")[:-20]
     )
     (one,) = files.passed(log, "g1", ["h:1"])
-    assert one == Passed(5, "g1", 70.5 - 0.3, 70.5 - 0.3 + 0.25)
+    assert one == Passed(5, "g1", 70.5, 0.25, 0.3)
     assert files.passed(tmp_path / "none", "g1", ["h:1"]) == []
 
 
