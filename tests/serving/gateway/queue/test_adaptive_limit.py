@@ -11,10 +11,12 @@ from hotplate.serving.gateway.protocol.routes import FIRST_SLOTS
 from hotplate.serving.gateway.queue.adaptive_limit import (
     LONG_STALL_S,
     MOST,
+    OVERLONG,
     SHORT_STALL_S,
     AdaptiveLimit,
     Mark,
 )
+from hotplate.serving.gateway.queue.baseline import ENOUGH
 from tests.support.gateway.knees import Batching, Line, Sharing, load
 
 COUNTED = 600
@@ -24,6 +26,131 @@ COUNTED = 600
 def learnt_by(knee: int) -> int:
     """After so many requests the number is there."""
     return 200 + 10 * knee
+
+
+@pytest.mark.parametrize(
+    ("replica", "first", "least", "clients", "limits"),
+    [
+        pytest.param(
+            Line(1),
+            FIRST_SLOTS,
+            1,
+            64,
+            "0:32 48:15 94:3 123:1 174:2 189:1 221:2 236:1 300:2 315:1 443:2 458:1 586:2 601:1",
+            id="down in three trials, and then up by one after ever longer pauses",
+        ),
+        pytest.param(
+            Line(1),
+            FIRST_SLOTS,
+            4,
+            64,
+            "0:32 48:15 94:4 163:6 182:4 214:6 233:4 297:6 316:4 444:6",
+            id="down to the least",
+        ),
+        pytest.param(
+            Sharing(4),
+            FIRST_SLOTS,
+            1,
+            64,
+            "0:32 48:15 94:3 123:1 139:3 160:1 176:3 192:4 209:8 230:4 251:1 268:4 300:6 319:4",
+            id="down below the knee and up to it",
+        ),
+        pytest.param(
+            Line(4),
+            1,
+            1,
+            64,
+            "0:1 33:2 48:4 65:8 86:4 107:1 124:4 156:6 211:4 275:6",
+            id="up in doubled steps beyond the knee and back",
+        ),
+        pytest.param(
+            Sharing(40),
+            FIRST_SLOTS,
+            1,
+            2000,
+            "0:32 48:15 93:32 135:48 197:40 261:19 314:40 365:60 441:40 517:60 593:40",
+            id="to a knee between two trials",
+        ),
+        pytest.param(
+            Batching(8),
+            FIRST_SLOTS,
+            1,
+            64,
+            "0:32 48:15 93:18 125:8 176:11 201:5 225:11 248:16 388:13 517:12 545:5 570:8",
+            id="to and fro where there is no edge",
+        ),
+        pytest.param(
+            Sharing(36),
+            FIRST_SLOTS,
+            1,
+            2000,
+            "0:32 48:15 93:32 135:48 197:36 260:72 352:36 439:17 488:36 534:54 603:36",
+            id="to a knee a little above, which is tried first",
+        ),
+        pytest.param(
+            Sharing(5),
+            1,
+            1,
+            64,
+            "0:1 33:2 48:4 65:8 86:4 107:1 124:4 156:6 175:5 196:2 214:5 232:8 253:5 285:8",
+            id="up by one, which is a quarter",
+        ),
+        pytest.param(
+            Sharing(4),
+            4,
+            1,
+            64,
+            "0:4 20:1 37:4 54:6 73:4 105:6 124:4 188:6 207:4",
+            id="down and up from the knee",
+        ),
+        pytest.param(
+            Sharing(20),
+            20,
+            1,
+            64,
+            "0:20 36:9 69:20 100:30 140:20 183:30 223:20 287:30 327:20 455:30 495:20 655:30 695:20",
+            id="after pauses of eight times the limit at most",
+        ),
+        pytest.param(
+            Sharing(4, 1.0, 3),
+            FIRST_SLOTS,
+            1,
+            64,
+            "0:32 82:7 129:1 149:7 173:1 193:7 216:10 349:7 381:10 511:7 575:10 598:7 726:10 855:7",
+            id="further down and for longer where requests differ in length",
+        ),
+        pytest.param(
+            Sharing(10_000),
+            8,
+            1,
+            30,
+            "0:8 24:3 45:8 66:12 90:24 125:48 168:30 213:14 256:30 1238:14 1281:30",
+            id="as far as there is demand, and down again a thousand requests later",
+        ),
+        pytest.param(
+            Sharing(10_000),
+            600,
+            1,
+            3000,
+            "0:600 900:297 1625:600 2394:900 3548:1000 4831:496 6041:1000",
+            id="to the most",
+        ),
+    ],
+)
+def test_a_trial_takes_only_as_many_responses_as_it_needs(
+    replica: Sharing, first: int, least: int, clients: int, limits: str
+) -> None:
+    """`48:15` is a limit of 15 from the 48th response on."""
+    limit = AdaptiveLimit(first, least)
+    found = [f"0:{limit.limit}"]
+
+    def note(done: int) -> None:
+        if limit.limit != int(found[-1].partition(":")[2]):
+            found.append(f"{done}:{limit.limit}")
+
+    last = int(limits.split()[-1].partition(":")[0])
+    load(replica, limit, last, clients=clients, at=note)
+    assert " ".join(found) == limits
 
 
 @pytest.mark.parametrize("knee", [1, 4, 32, 300])
@@ -145,24 +272,6 @@ def test_failures_teach_nothing() -> None:
     assert limit.learnt <= 2
 
 
-def test_a_trial_in_which_all_fail_is_given_up() -> None:
-    limit = AdaptiveLimit()
-    now, running = 0.0, deque[tuple[float, Mark]]()
-
-    def go_on() -> tuple[float, Mark]:
-        nonlocal now
-        while len(running) < limit.limit:
-            running.append((now, limit.begin(now)))
-        now += 0.01
-        return running.popleft()
-
-    while limit.limit == limit.learnt:
-        limit.end(*go_on(), now, waiting=True)
-    for _ in range(300):
-        limit.drop(*go_on(), now, waiting=True)
-    assert limit.limit == limit.learnt == FIRST_SLOTS
-
-
 @pytest.mark.parametrize("failing", [0.5, 0.9])
 @pytest.mark.parametrize("knee", [1, 10_000])
 def test_between_failures_the_knee_is_found(failing: float, knee: int) -> None:
@@ -215,18 +324,34 @@ def test_a_trial_whose_load_has_gone_is_given_up() -> None:
     assert limit.limit == limit.learnt
 
 
-def in_turn(limit: AdaptiveLimit, took_s: float, count: int, now: float) -> float:
-    """So many requests, as many at once as may be, each of which takes as long; others wait."""
-    running = deque((now, limit.begin(now)) for _ in range(limit.limit))
-    for _ in range(count):
-        now += took_s / len(running)
-        begun_at, mark = running.popleft()
-        limit.end(begun_at, mark, now, waiting=True)
-        while len(running) < limit.limit:
-            running.append((now, limit.begin(now)))
-    for begun_at, mark in running:
-        limit.drop(begun_at, mark, now, waiting=True)
-    return now
+class Busy:
+    """A replica that ends its requests in the order in which they began; others wait."""
+
+    def __init__(self, limit: AdaptiveLimit) -> None:
+        self.limit, self.now = limit, 0.0
+        self.running: deque[tuple[float, Mark]] = deque()
+        self.endless = 0
+
+    def fill(self, most: int = MOST) -> None:
+        """As many run as may, or so many."""
+        while len(self.running) + self.endless < min(self.limit.limit, most):
+            self.running.append((self.now, self.limit.begin(self.now)))
+
+    def hang(self) -> None:
+        """The newest one never ends."""
+        self.running.pop()
+        self.endless += 1
+
+    def answer(self, took_s: float, *, most: int = MOST) -> None:
+        """The next one ends; each takes so long. There are no more than `most`."""
+        self.fill(most)
+        self.now += took_s / len(self.running)
+        waiting = most >= self.limit.limit
+        self.limit.end(*self.running.popleft(), self.now, waiting=waiting)
+
+    def fail(self, *, waiting: bool = True) -> None:
+        """The next one fails."""
+        self.limit.drop(*self.running.popleft(), self.now, waiting=waiting)
 
 
 @pytest.mark.parametrize(
@@ -255,10 +380,12 @@ def test_a_stall_grows_the_limit_by_a_tenth(learnt: int, grown: int | None) -> N
 )
 def test_a_stall_is_four_times_the_usual_time(took_s: float, stall_s: float) -> None:
     limit = AdaptiveLimit(4)
-    now = in_turn(limit, took_s, 12, 0.0)
+    busy = Busy(limit)
+    for _ in range(12):
+        busy.answer(took_s)
     assert limit.limit == 4
-    assert not limit.grow_if_stalled(now + 0.97 * stall_s)
-    assert limit.grow_if_stalled(now + 1.03 * stall_s)
+    assert not limit.grow_if_stalled(busy.now + 0.97 * stall_s)
+    assert limit.grow_if_stalled(busy.now + 1.03 * stall_s)
 
 
 def test_a_request_that_failed_is_a_sign_of_life() -> None:
@@ -267,3 +394,103 @@ def test_a_request_that_failed_is_a_sign_of_life() -> None:
     limit.drop(0.0, mark, 5.0, waiting=True)
     assert not limit.grow_if_stalled(5.0 + SHORT_STALL_S - 0.01)
     assert limit.grow_if_stalled(5.0 + SHORT_STALL_S)
+
+
+def in_trial_down(took_s: float = 0.1) -> tuple[AdaptiveLimit, Busy]:
+    """A limit that tries less than was learnt."""
+    limit = AdaptiveLimit()
+    busy = Busy(limit)
+    while limit.limit == limit.learnt:
+        busy.answer(took_s)
+    assert (limit.limit, limit.learnt) == (15, FIRST_SLOTS)
+    return limit, busy
+
+
+GIVEN_UP = OVERLONG * (15 + FIRST_SLOTS + ENOUGH)
+"""Ends after which that trial is given up."""
+
+
+def test_a_trial_in_which_all_fail_is_given_up() -> None:
+    limit, busy = in_trial_down()
+    for _ in range(GIVEN_UP):
+        busy.fill()
+        busy.fail()
+        assert limit.limit == 15
+    busy.fill()
+    busy.fail()
+    assert limit.limit == limit.learnt == FIRST_SLOTS
+
+
+def test_a_trial_in_which_some_requests_never_end_is_given_up() -> None:
+    limit, busy = in_trial_down()
+    until_cohort = FIRST_SLOTS - 15
+    for _ in range(until_cohort + 3):
+        busy.answer(0.1)
+    for _ in range(3):
+        busy.hang()
+    for _ in range(until_cohort + 3, GIVEN_UP):
+        busy.answer(0.1)
+        assert limit.limit == 15
+    busy.answer(0.1)
+    assert limit.limit == limit.learnt == FIRST_SLOTS
+
+
+@pytest.mark.parametrize(
+    ("stopped_s", "tried"), [(0.0, 300), (1e2, 99), (1e4, 63), (1e6, 35), (1e12, 12)]
+)
+def test_the_longer_requests_take_than_before_the_less_is_tried(
+    stopped_s: float, tried: int
+) -> None:
+    """A replica that stops once and for so long: to half as many, to a sixteenth at most."""
+    limit = AdaptiveLimit(200)
+    busy = Busy(limit)
+    while limit.limit >= limit.learnt:
+        busy.answer(1.0)
+    while limit.limit < limit.learnt:
+        busy.answer(1.0)
+    for _ in range(100):  # until those run that are measured
+        busy.answer(1.0)
+    busy.now += stopped_s
+    while limit.limit == limit.learnt:
+        busy.answer(1.0)
+    assert limit.limit == tried
+
+
+@pytest.mark.parametrize(("failing", "tried"), [(0, 8), (10, 12), (20, 16)])
+def test_a_load_is_measured_while_others_come_and_fail(failing: int, tried: int) -> None:
+    """Ten requests come each second, and end 1.5 s later: fifteen run at once. Others fail after
+    0.75 s."""
+    limit = AdaptiveLimit(64)
+    running = [(0.0, limit.begin(0.0)) for _ in range(10)]
+    for second in range(1, 100):
+        at = float(second)
+        begun = [(at, limit.begin(at)) for _ in range(10)]
+        failed = [(at, limit.begin(at)) for _ in range(failing)]
+        for one in running:
+            limit.end(*one, at + 0.5, waiting=False)
+        for one in failed:
+            limit.drop(*one, at + 0.75, waiting=False)
+        running = begun
+        if limit.limit != limit.learnt:
+            break
+    assert limit.limit == tried
+
+
+def test_a_trial_is_given_up_where_there_is_no_more_load_than_before() -> None:
+    limit = AdaptiveLimit(4)
+    busy = Busy(limit)
+    while limit.limit <= limit.learnt:
+        busy.answer(1.0)
+    assert (limit.limit, limit.learnt) == (6, 4)
+    for _ in range(2 * ENOUGH):
+        busy.answer(1.0, most=4)
+    assert limit.limit == limit.learnt == 4
+
+
+def test_a_trial_of_less_at_once_ends_with_its_load_also_if_the_last_one_failed() -> None:
+    limit, busy = in_trial_down()
+    while len(busy.running) > 1:
+        busy.fail()
+    assert limit.limit < limit.learnt
+    busy.fail(waiting=False)
+    assert limit.limit == limit.learnt == FIRST_SLOTS

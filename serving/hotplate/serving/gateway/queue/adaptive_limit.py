@@ -226,7 +226,7 @@ class AdaptiveLimit:
             self._begin_trial(DOWN, to)
 
     def _try_up(self, to: float) -> None:
-        self._begin_trial(UP, min(MOST, max(self.learnt + 1, round(to))))
+        self._begin_trial(UP, min(MOST, round(to)))
 
     def _begin_trial(self, phase: int, to: int) -> None:
         self._phase, self.limit, self._trial, self._ends = phase, to, LoadTimes(), 0
@@ -262,7 +262,6 @@ class AdaptiveLimit:
             return
         if trial.count < ENOUGH // 2:  # the others have failed
             self._open_cohort()
-            self._give_up_if_overlong()
             return
         cohort.count_slow(trial, now)
         low, high = (trial, base) if self._phase == DOWN else (base, trial)
@@ -280,7 +279,7 @@ class AdaptiveLimit:
         elif sure or self._stride >= FAR:
             self._settle()
         else:
-            self._stride = min(FAR, 2 * self._stride)
+            self._stride = FAR
             self._stop_trial()
 
     def _lower(self, outcome: LoadComparison) -> None:
@@ -289,7 +288,7 @@ class AdaptiveLimit:
         self.learnt = min(self.learnt, max(to, round(outcome.knee)))
         if outcome.gains_nothing or self.learnt <= NEARLY * to:
             self.learnt = to
-            self._stride = min(FAR, 2 * self._stride)
+            self._stride = FAR
             self._baseline.replace(self._trial, LoadTimes())
             self._keep_limit()
         else:
