@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 
 import pytest
@@ -82,6 +83,24 @@ def test_turns_go_by_weight(weights: dict[str, float], expected: tuple[int, int]
         assert counts["b"] == pytest.approx(expected[1], abs=1)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_the_next_one_is_of_an_organization_that_has_used_least(seed: int) -> None:
+    rng = random.Random(seed)
+    fair = Fair(b=2.0, c=0.5)
+    for _ in range(20):
+        fair.join("".join(rng.choices("abcdef", k=rng.randrange(400))))
+        running = []
+        for _ in range(rng.randrange(fair.queue.count + 1)):
+            least = min(flow.tag for flow in fair.queue.waiting)
+            listed, ticket = next(iter(fair.queue)), fair.queue.take(0.0)
+            assert listed.flow is not None and ticket.flow is not None
+            assert listed.flow.tag == ticket.flow.tag == least
+            fair.queue.charge(ticket)
+            running.append(ticket)
+        for ticket in running:
+            fair.queue.settle(ticket, rng.choice((0.0, 0.5, 3.0)), typical=rng.random() < 0.3)
+
+
 @pytest.mark.parametrize(
     ("slot_s", "begins"), [(5 * USUAL_COST_S, "bbbba"), (USUAL_COST_S, "abab"), (0.0, "ab")]
 )
@@ -129,6 +148,21 @@ def test_an_organization_that_comes_back_has_saved_up_one_request_at_most() -> N
     assert fair.tags()["b"] > 8.0 * USUAL_COST_S
 
 
+@pytest.mark.parametrize(
+    ("weight", "waits", "used"),
+    [(1.0, True, 8.0), (2.0, True, 8.5), (0.5, True, 7.0), (1.0, False, 9.0), (2.0, False, 9.0)],
+)
+def test_it_has_saved_up_the_time_of_one_request(weight: float, waits: bool, used: float) -> None:
+    """The other one had nine turns meanwhile. Where it does not wait, that request is charged."""
+    fair = Fair("ab" + "b" * 9, a=weight)
+    fair.order()
+    if waits:
+        fair.join("a")
+    else:
+        fair.queue.charge(fair.ticket("a"))
+    assert fair.tags() == {"a": used, "b": 10.0}
+
+
 def test_an_organization_loses_nothing_by_being_in_service_as_a_slot_comes_free() -> None:
     fair = Fair("ab")
     fair.order()
@@ -157,6 +191,16 @@ def test_what_ends_after_its_contest_is_not_charged_again() -> None:
     assert fair.order() == "abab"
 
 
+def test_what_began_without_a_contest_is_not_charged() -> None:
+    fair = Fair("aa")
+    first, _ = fair.take(), fair.take()
+    fair.join("b")
+    fair.take()
+    fair.queue.end_contest()
+    fair.queue.settle(first, 50.0, typical=False)
+    assert fair.tags() == {"a": 0.0, "b": USUAL_COST_S}
+
+
 def test_a_ticket_that_was_given_back_goes_before_all_others_the_newest_first() -> None:
     fair = Fair("aabb")
     first, second = fair.take(), fair.take()
@@ -174,6 +218,8 @@ def test_a_ticket_that_was_given_back_goes_before_all_others_the_newest_first() 
 
 
 def test_bytes_and_weights_of_what_waits_are_counted() -> None:
+    empty = FairQueue[str](ServiceTime())
+    assert (empty.count, empty.contested, empty.waiting_weight) == (0, False, 0.0)
     fair = Fair(a=2.0)
     first, second = fair.ticket("a", 10), fair.ticket("a", 20)
     fair.queue.join(first)
@@ -226,14 +272,35 @@ def test_of_very_many_organizations_some_are_looked_at() -> None:
     assert less.queue.ahead(less.ticket("a")) == 1 + (COMPARED + 9) / 4
 
 
-def test_organizations_without_a_request_are_forgotten_those_first_that_used_least() -> None:
-    fair = Fair("ab")
-    fair.order()
-    running = {flow.name for flow in fair.queue.flows}
-    for number in range(3 * REMEMBERED):
+def test_organizations_without_a_request_are_forgotten_when_there_are_too_many() -> None:
+    fair = Fair()
+    sizes = []
+    for number in range(2 * REMEMBERED):
         ticket = fair.ticket(str(number))
         fair.queue.join(ticket)
         fair.queue.leave(ticket)
-        assert fair.queue.known_flows <= 2 * REMEMBERED
-    assert fair.queue.known_flows > REMEMBERED // 2
-    assert {flow.name for flow in fair.queue.flows} == running == {"a", "b"}
+        sizes.append(fair.queue.known_flows)
+    kept = REMEMBERED // 2
+    upwards = list(range(kept + 1, REMEMBERED + 1))
+    assert sizes == [*range(1, kept + 1), *upwards, *upwards, *upwards]
+
+
+@pytest.mark.parametrize("contest_has_ended", [False, True])
+def test_those_are_forgotten_first_that_used_least_in_this_contest(
+    contest_has_ended: bool,
+) -> None:
+    fair = Fair("ar")
+    fair.queue.settle(fair.take(), 11.0 * USUAL_COST_S, typical=True)
+    assert fair.take().waiter == "r"
+    fair.join("w")
+    if contest_has_ended:
+        fair.queue.end_contest()
+    for number in range(REMEMBERED):
+        ticket = fair.ticket(str(number))
+        fair.queue.join(ticket)
+        fair.queue.leave(ticket)
+    assert set(fair.tags()) == {"r", "w"}, "one runs and one waits, so both are known"
+    fair.join("a")
+    (cost_s,) = (flow.cost_s for flow in fair.queue.flows if flow.name == "a")
+    learnt_s = USUAL_COST_S * (1 + 10 * COST_WEIGHT)
+    assert cost_s == pytest.approx(USUAL_COST_S if contest_has_ended else learnt_s)

@@ -157,7 +157,7 @@ class FairQueue(Generic[WaiterT]):
         flow = self.flow_of(ticket.organization)
         own = flow.queue.ahead(ticket)
         ahead = float(own + len(self._requeued))
-        if own and len(self._waiting) > 1:
+        if own:
             turns = own / flow.weight
             for other in islice(self._waiting, COMPARED):
                 if other is not flow:
