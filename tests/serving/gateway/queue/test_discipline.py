@@ -7,11 +7,12 @@ from collections.abc import Iterable
 import pytest
 
 from hotplate.serving.gateway.protocol.routes import ReplicaRoute
+from hotplate.serving.gateway.queue.adaptive_limit import SHORT_STALL_S
 from hotplate.serving.gateway.queue.changes import End
 from hotplate.serving.gateway.queue.discipline import SlotQueue
-from hotplate.serving.gateway.queue.fairness import REMEMBERED
+from hotplate.serving.gateway.queue.fairness import COST_WEIGHT, REMEMBERED, USUAL_COST_S
 from hotplate.serving.gateway.queue.replica_slots import Replica
-from hotplate.serving.gateway.queue.service_time import ENOUGH
+from hotplate.serving.gateway.queue.service_time import ENOUGH, FRESH_S
 from hotplate.serving.gateway.queue.ticket import ENDED, RUNNING, WAITING, Ticket
 from tests.support.effort import lines_run
 
@@ -390,3 +391,85 @@ def test_the_recorder_knows_which_slots_are_taken_whichever_ticket_gets_the_next
     assert not queue.release(second, now + TIMEOUT_S - 5.0).granted, "nobody is in time for it"
     assert third.state == ENDED
     assert (recorder.taken, queue.in_flight) == ({"a": 0}, 0), "it came back"
+
+
+@pytest.mark.parametrize("others_wait", [False, True])
+@pytest.mark.parametrize(("how", "learnt"), [("release", 1), ("withdraw", 0), ("requeue", 0)])
+def test_only_requests_that_were_served_say_how_long_others_take(
+    how: str, learnt: int, others_wait: bool
+) -> None:
+    queue = queue_of(one(3))
+    tickets = [ticket_of("", organization=name) for name in ("a", "a", "b")]
+    for ticket in (*tickets, *([ticket_of("", organization="b")] if others_wait else ())):
+        queue.submit(ticket, 0.0)
+    getattr(queue, how)(tickets[0], 11.0)
+    assert (queue.completed, queue.service.seen) == (learnt, learnt)
+    costs_s = {flow.name: flow.cost_s for flow in queue.fair_queue.flows}
+    assert costs_s["a"] == pytest.approx(USUAL_COST_S * (1 + 10 * COST_WEIGHT * learnt))
+
+
+def test_a_response_counts_once_while_it_goes_on_if_its_request_has_a_slot() -> None:
+    queue = queue_of(one(2))
+    tickets = [ticket_of("1"), ticket_of("2"), ticket_of("3", slot=False)]
+    for ticket in tickets:
+        queue.submit(ticket, 0.0)
+        queue.response_began(ticket, 1.0)
+        queue.response_began(ticket, 2.0)
+    (replica,) = queue.replicas
+    assert (replica.responding, replica.stalled) == (2, True)
+    assert not queue.advance(10 * TIMEOUT_S).ended, "there is no time limit for them"
+    for left, ticket in enumerate(reversed(tickets[:2])):
+        queue.release(ticket, 3.0)
+        assert (replica.responding, replica.stalled) == (1 - left, False)
+
+
+def test_what_needs_no_slot_has_a_time_limit_and_is_refused_if_too_many_wait() -> None:
+    queue = queue_of(limit=2, limit_bytes=10)
+    assert outcome(queue, ticket_of("large", size=11, slot=False), 0.0) == End.SHARE_FULL
+    ticket = ticket_of("1", size=10, slot=False)
+    assert outcome(queue, ticket, 0.0) == WAITING
+    assert outcome(queue, ticket_of("2", size=0, slot=False), 0.0) == WAITING
+    assert outcome(queue, ticket_of("3", size=0, slot=False), 0.0) == End.SHARE_FULL
+    assert names(queue.set_replicas([one()], 1.0).granted) == ["1", "2"]
+    running = ticket_of("4", 1.0, slot=False)
+    assert outcome(queue, running, 1.0) == RUNNING
+    assert queue.next_event_at() == 1.0 + TIMEOUT_S
+    ended = queue.advance(1.0 + TIMEOUT_S).ended
+    assert [(ticket.waiter, end) for ticket, end in ended] == [
+        (name, End.RUNNING) for name in ("1", "2", "4")
+    ]
+
+
+def test_a_learnt_number_of_slots_is_looked_at_while_others_wait() -> None:
+    learning, fixed = ReplicaRoute("a", "h:1", 1, learns=True), ReplicaRoute("a", "h:1", 1)
+    for table, others, at in ((learning, 1, 9.0 + SHORT_STALL_S), (learning, 0, math.inf)):
+        queue = queue_of(table)
+        for number in range(1 + others):
+            queue.submit(ticket_of(str(number)), 0.0)
+        assert queue.stalls_at(9.0) == at
+        queue.set_replicas([fixed], 0.0)
+        assert queue.stalls_at(9.0) == math.inf
+
+
+@pytest.mark.parametrize(
+    ("late_s", "others", "granted"),
+    [(0.0, 0, True), (0.0, 1, False), (0.0, 2, False), (-0.03, 1, True), (0.02, 0, False)],
+)
+def test_a_slot_goes_to_who_can_use_it_with_a_fair_chance_where_others_wait(
+    late_s: float, others: int, granted: bool
+) -> None:
+    """A request takes 1 s; its ways take 0.025 s more, which count where others wait."""
+    queue = taught(queue_of(one()), 1.0)
+    running, ticket = ticket_of("running"), ticket_of("late", timeout_s=2.5)
+    for each in (running, ticket, *(ticket_of("other") for _ in range(others))):
+        queue.submit(each, 0.0)
+    changes = queue.release(running, 2.5 - 1.01 + late_s)
+    assert (ticket in changes.granted) is granted
+    assert (ticket.state == RUNNING) is granted
+
+
+def test_what_was_learnt_long_ago_refuses_nobody() -> None:
+    queue = taught(queue_of(one()), 1.0)
+    assert outcome(queue, ticket_of("", timeout_s=0.9), 0.0) == End.NO_CAPACITY
+    now = 2 * FRESH_S
+    assert outcome(queue, ticket_of("", now, timeout_s=0.9), now) == RUNNING
