@@ -2,7 +2,8 @@
 
     locust -f arrivals.py --headless --plan FOLDER --users N --processes N
 
-`--users` is the number of processes. `plan.py` says what the folder has; the samples go there, too.
+`--users` is the number of processes. `plan.py` says what the folder has, when all are ready; the
+samples go there, too.
 Latency counts from the moment at which a request was due, so that neither a server that answers
 slowly nor a process that cannot keep up hides what callers wait (coordinated omission).
 """
@@ -28,6 +29,7 @@ from share import Share
 
 ENDED = "share_ended"
 """What a worker tells the master: the error that has ended it, or none."""
+WAIT_S = 0.02
 LOOK_S = 1.0
 
 
@@ -38,8 +40,12 @@ class Arrivals(User):
     def carry_out(self) -> None:
         runner, error = self.environment.runner, ""
         assert runner is not None
+        folder = Path(self.environment.parsed_options.plan)
+        (folder / f"ready-{runner.worker_index}").touch()
+        while not (folder / "plan.json").exists():
+            gevent.sleep(WAIT_S)
         try:
-            plan = Plan(Path(self.environment.parsed_options.plan))
+            plan = Plan(folder)
             self._what, self._name = plan.kind.upper(), plan.route
             Share(plan, runner.worker_index, self._count).run()
         except Exception as raised:  # Locust would go on with the next task

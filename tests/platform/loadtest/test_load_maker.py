@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import json
+import os
 from array import array
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,7 +19,7 @@ import pytest
 from hotplate.platform.errors import CannotStart
 from hotplate.platform.loadtest import plan as plans
 from hotplate.platform.loadtest import samples
-from hotplate.platform.loadtest.load_maker import START_UP_S, LoadMaker
+from hotplate.platform.loadtest.load_maker import LoadMaker
 from hotplate.platform.loadtest.plan import LoadPlan
 from hotplate.platform.loadtest.samples import RECORD, RequestSample
 from tests.support.load_target import EVENTS, ORGANIZATION, LoadTarget, load_target
@@ -24,7 +27,8 @@ from tests.support.patience import until
 from tests.support.ports import free_port
 
 GRACE_S = 10.0
-Make = Callable[..., LoadMaker]
+LEAD_S = 0.2
+Make = Callable[..., Coroutine[Any, Any, LoadMaker]]
 
 
 @pytest.fixture
@@ -35,23 +39,26 @@ async def target() -> AsyncIterator[LoadTarget]:
 
 @pytest.fixture
 def make() -> Iterator[Make]:
-    """Starts Locust for a plan with these fields; it is stopped at the test's end."""
-    makers = []
+    """Has Locust carry out a plan with these fields; it is stopped at the test's end."""
+    makers: list[LoadMaker] = []
 
-    def make(
+    async def make(
         folder: Path,
         due_s: Sequence[float] = (),
         payloads: Sequence[bytes] = (),
         token: str = "",
         **fields: Any,
     ) -> LoadMaker:
-        folder.mkdir(exist_ok=True)
+        os.makedirs(folder, exist_ok=True)
         told: dict[str, Any] = {"kind": "call", "duration_s": 1.0, "timeout_s": 30.0} | fields
-        plan = LoadPlan(started_at=datetime.now(UTC).timestamp() + START_UP_S / 2, **told)
+        plan = LoadPlan(started_at=0.0, **told)
+        maker = LoadMaker(folder, plan)
+        makers.append(maker)
+        maker.start()
+        await until(lambda: maker.ready)
+        plan = replace(plan, started_at=datetime.now(UTC).timestamp() + LEAD_S)
         plans.write(folder, plan, due_s, payloads, token)
-        makers.append(LoadMaker(folder, plan))
-        makers[-1].start()
-        return makers[-1]
+        return maker
 
     yield make
     for maker in makers:
@@ -78,7 +85,7 @@ async def test_each_request_is_sent_when_it_is_due_by_its_process_and_organizati
     tmp_path: Path, target: LoadTarget, make: Make
 ) -> None:
     due_s = [number / 100 for number in range(60)]
-    maker = make(
+    maker = await make(
         tmp_path,
         due_s,
         [b'{"n": 0}', b'{"n": 1}'],
@@ -108,7 +115,7 @@ async def test_a_server_that_hangs_is_asked_on_and_latency_counts_from_when_it_w
     tmp_path: Path, target: LoadTarget, make: Make
 ) -> None:
     due_s = [number / 50 for number in range(40)]
-    maker = make(tmp_path, due_s, url=target.url, route="/held")
+    maker = await make(tmp_path, due_s, url=target.url, route="/held")
     await until(lambda: target.arrived["POST /held"] == 40)
     target.answers.set()
     await ended(maker)
@@ -122,7 +129,7 @@ async def test_a_stop_leaves_whole_records_of_all_processes(
 ) -> None:
     due_s = [number / 200 for number in range(12_000)]
     fields = {"url": target.url, "route": "/echo", "duration_s": 60.0, "processes": 2}
-    maker = make(tmp_path, due_s, **fields)
+    maker = await make(tmp_path, due_s, **fields)
     await until(lambda: len(written(tmp_path)) > 100)
     maker.stop(GRACE_S)
     assert not maker.running() and maker.last_words == ""
@@ -138,7 +145,7 @@ async def test_users_of_a_closed_loop_take_a_redirect_for_an_answer(
     tmp_path: Path, target: LoadTarget, make: Make
 ) -> None:
     fields = {"url": target.url, "route": "/moved", "users": 3, "duration_s": 0.5}
-    await ended(make(tmp_path, [0.0, 0.0, 0.2], token="secret", **fields))
+    await ended(await make(tmp_path, [0.0, 0.0, 0.2], token="secret", **fields))
     found = written(tmp_path)
     assert {sample.status for sample in found} == {302}
     assert {sample.number % 3 for sample in found} == {0, 1, 2}
@@ -154,19 +161,17 @@ async def test_streams_tasks_and_connections_that_end(
 ) -> None:
     due_s = [number / 10 for number in range(8)]
 
-    def kind(name: str, route: str, url: str = target.url) -> LoadMaker:
-        return make(tmp_path / name, due_s, url=url, route=route, kind=name.split()[0])
+    async def ended_one(name: str, route: str, url: str = target.url) -> None:
+        fields = {"url": url, "route": route, "kind": name.split()[0]}
+        await ended(await make(tmp_path / name, due_s, **fields))
 
-    makers = {
-        "stream": kind("stream", "/stream"),
-        "task": kind("task", "/stream"),
-        "stream cut": kind("stream cut", "/cut"),
-        "call closing": kind("call closing", "/closing"),
-        "call nobody": kind("call nobody", "/", f"http://127.0.0.1:{free_port()}"),
-    }
-    for maker in makers.values():
-        await ended(maker)
-    found = {name: written(tmp_path / name) for name in makers}
+    async with asyncio.TaskGroup() as group:
+        group.create_task(ended_one("stream", "/stream"))
+        group.create_task(ended_one("task", "/stream"))
+        group.create_task(ended_one("stream cut", "/cut"))
+        group.create_task(ended_one("call closing", "/closing"))
+        group.create_task(ended_one("call nobody", "/", f"http://127.0.0.1:{free_port()}"))
+    found = {name: written(tmp_path / name) for name in os.listdir(tmp_path)}
     assert {name: len(samples) for name, samples in found.items()} == dict.fromkeys(found, 8)
     assert {
         sample.status for name in ("stream", "task", "call closing") for sample in found[name]
@@ -184,7 +189,7 @@ async def test_streams_tasks_and_connections_that_end(
 
 
 async def test_a_plan_that_is_none_has_last_words(tmp_path: Path, make: Make) -> None:
-    maker = make(tmp_path, url="nowhere", route="/")
+    maker = await make(tmp_path, url="nowhere", route="/")
     await until(lambda: not maker.running())
     assert "'nowhere' is no address" in maker.last_words
 

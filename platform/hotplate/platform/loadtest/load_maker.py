@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from hotplate.platform.errors import CannotStart
-from hotplate.platform.loadtest.plan import LoadPlan
+from hotplate.platform.loadtest.plan import READY, LoadPlan
 
 ARRIVALS = Path(__file__).with_name("locustfiles") / "arrivals.py"
 INSTALL = "pip install 'hotplate[loadtest]'"
@@ -21,13 +21,13 @@ LOG = "locust.log"
 LAST_LINES = 5
 LOOPBACK = "127.0.0.1"
 START_UP_S = 4.0
-"""How long Locust takes until its processes are ready: second 0 should be no sooner."""
+"""How long Locust takes until its processes are ready, on a machine that has nothing else to do."""
 OVERTIME_S = 60.0
 """What Locust may take from its start to its end beyond the plan's duration and timeout."""
 
 
 class LoadMaker:
-    """Locust for one plan, which has been written to its folder."""
+    """Locust for one plan, which is in its folder or will be when the processes are ready."""
 
     def __init__(self, folder: Path, plan: LoadPlan) -> None:
         self._folder = folder
@@ -36,7 +36,7 @@ class LoadMaker:
         self._stopped = False
 
     def start(self) -> None:
-        """Starts the processes, which wait for the plan's second 0 and end by themselves.
+        """Starts the processes, which wait for the plan and its second 0, and end by themselves.
 
         Raises CannotStart where Locust is not installed, and OSError."""
         if importlib.util.find_spec("locust") is None:
@@ -51,6 +51,12 @@ class LoadMaker:
                 stderr=log,
                 start_new_session=True,  # Ctrl-C is for whoever started us, who then stops these
             )
+
+    @property
+    def ready(self) -> bool:
+        """Whether all processes wait for nothing but the plan."""
+        names = (READY.format(number) for number in range(self._plan.processes))
+        return all((self._folder / name).exists() for name in names)
 
     def running(self) -> bool:
         return self._process is not None and self._process.poll() is None

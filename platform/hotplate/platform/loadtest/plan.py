@@ -19,6 +19,8 @@ TOKEN = "token"
 """What is sent as `Authorization: Bearer`; where there is no such file, nothing is."""
 SAMPLES = "samples-{}.bin"
 """One of each process: its number."""
+READY = "ready-{}"
+"""Made by each process when it waits for nothing but the plan."""
 COMPLAINTS = "complaints-{}.jsonl"
 """The first bodies of answers that were no success, of each process: `{"status", "text"}`."""
 
@@ -37,7 +39,7 @@ class LoadPlan:
     """`stream` measures each event; `task` submits, asks for the status and fetches the result."""
     duration_s: float
     started_at: float
-    """Seconds since 1970 at which second 0 is, a few from now: all processes wait for it."""
+    """Seconds since 1970 at which second 0 is, later than now: all processes wait for it."""
     users: int = 0
     """Closed loop: how many ask again as soon as they are answered, each from its own time in
     `due.f8` on; 0 = open loop: a request at each time in `due.f8`."""
@@ -63,9 +65,13 @@ def write(
 ) -> None:
     """Writes the plan with its files. `due_s` are seconds from second 0 on, in order; `payloads`
     are JSON texts in one line each, taken in turn: the body of request number i is
-    `payloads[i % len(payloads)]`. The folder is its user's only. Raises OSError."""
+    `payloads[i % len(payloads)]`. The folder is its user's only. Raises OSError.
+
+    Processes that run already, and are ready, begin with it."""
     if token:
         (folder / TOKEN).write_text(token)
     (folder / DUE).write_bytes(array("d", due_s).tobytes())
     (folder / PAYLOADS).write_bytes(b"".join(body + b"\n" for body in payloads))
-    (folder / PLAN).write_text(json.dumps(asdict(plan)))
+    whole = folder / f"{PLAN}.new"
+    whole.write_text(json.dumps(asdict(plan)))
+    whole.replace(folder / PLAN)
