@@ -31,6 +31,7 @@ COMMANDS = {
     "control-plane": ("roles.control_plane", "run only the control plane (API and controller)"),
     "gateway": ("roles.gateway", "run only the gateway"),
     "agent": ("roles.agent", "run only this node's cache agent"),
+    "loadtest": ("loadtest", "put load on a deployment, and report how it did"),
     "simulate": ("simulate", "estimate what a trace would cost, and how long requests would wait"),
 }
 """By name: the module below `commands`, and what the command does."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 
 from hotplate.platform.errors import BadSetting
 
@@ -39,7 +40,7 @@ def parse(text: str) -> dict[str, int]:
     return weights
 
 
-def turns(weights: dict[str, int]) -> tuple[int, ...]:
+def turns(weights: Mapping[str, int]) -> tuple[int, ...]:
     """A round in which each comes as often as its weight says, spread evenly.
 
     Each item is a place among `weights`. Smooth weighted round robin, as in nginx.

@@ -73,6 +73,11 @@ def of_url(text: str) -> LoadTarget:
     return LoadTarget(f"{parts.scheme}://{parts.netloc}{parts.path}".rstrip("/"))
 
 
+def page_of(name: str) -> str:
+    """The path of the platform's page on a deployment."""
+    return f"/deployments/{quote(name)}"
+
+
 def of_name(name: str, ask: Ask) -> LoadTarget:
     """The deployment of that name. Raises BadSetting, Conflict, NotFound or Unreachable."""
     if not _NAME.fullmatch(name):
@@ -80,7 +85,7 @@ def of_name(name: str, ask: Ask) -> LoadTarget:
             f"TARGET {name} is neither a deployment's name nor a URL: a URL begins with http://"
         )
     try:
-        return _of(ask(f"/deployments/{quote(name)}"))
+        return _of(ask(page_of(name)))
     except NotFound:
         names = [str(item["name"]) for item in ask("/deployments")]
     near = nearest(name, names)
@@ -96,7 +101,7 @@ def watched(target: LoadTarget, ask: Ask) -> LoadTarget:
     parts = urlsplit(target.url)
     for item in ask("/deployments"):
         if _is_same_place(parts, urlsplit(str(item["url"]))):
-            found = _of(ask(f"/deployments/{quote(str(item['name']))}"))
+            found = _of(ask(page_of(str(item["name"]))))
             return LoadTarget(target.url, found.name, found.organization_header, found.protected)
     return target
 

@@ -6,10 +6,9 @@ import threading
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import quote
 
 from hotplate.platform.errors import PlatformError
-from hotplate.platform.loadtest.asking.target import Ask
+from hotplate.platform.loadtest.asking.target import Ask, page_of
 from hotplate.platform.loadtest.observation import Observation, ObservedRun
 
 PERIOD_S = 1.0
@@ -25,7 +24,7 @@ class PlatformWatch:
     def __init__(self, ask: Ask, name: str, clock: Callable[[], float]) -> None:
         """`clock` says the seconds since the load test's second 0."""
         self._ask = ask
-        self._path = f"/deployments/{quote(name)}"
+        self._path = page_of(name)
         self._clock = clock
         self._observations: list[Observation] = []
         self._ended = threading.Event()
