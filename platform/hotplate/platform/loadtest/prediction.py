@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any
 
 from hotplate.autoscaler.bentoml_policy import policy_from
@@ -38,6 +39,8 @@ class Learnt:
     memory: Mapping[str, Any]
     """The decider's."""
     cold_start_s: float
+    """The mean of the last cold starts. The decider goes by their median; but where some find a
+    standby and some do not, costs and mean waits are by the mean."""
     service_s: float
     """The mean time of a request in its replica."""
     ready: int
@@ -71,9 +74,10 @@ def learnt(detail: Mapping[str, Any]) -> Learnt:
     price = LabelSettings.of(detail["labels"]).price
     policy = policy_from(scaling, service["concurrency"], price)
     try:
-        cold_start_s = Decider(policy, now=0.0, memory=memory).cold_start_s
+        Decider(policy, now=0.0, memory=memory)
     except MemoryInvalid as error:
         raise BadSetting(f"{said}: what was learnt cannot be used: {error}") from error
+    cold_start_s = fmean(memory["cold_starts_s"])
     there = [one for one in detail["live"]["replicas"] if one["state"] in READY]
     return Learnt(policy, memory, cold_start_s, service_s, len(there))
 
