@@ -112,6 +112,13 @@ def test_times_that_change_are_noticed_by_the_newest_few(sign: int) -> None:
     assert not baseline.is_usable
 
 
+def test_a_change_is_noticed_after_enough_requests() -> None:
+    for count, changed in ((ENOUGH - 1, False), (ENOUGH, True)):
+        baseline = baseline_of(count)
+        baseline.settled_mean = 0.0
+        assert (baseline.add(1.0, LOAD) is not None) is changed
+
+
 @pytest.mark.parametrize(("off", "changed"), [(CHANGED - 0.02, False), (CHANGED + 0.02, True)])
 def test_a_small_change_is_none(off: float, changed: bool) -> None:
     baseline = baseline_of(200)

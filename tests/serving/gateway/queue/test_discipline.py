@@ -134,6 +134,16 @@ def test_a_ticket_that_was_given_back_is_first_again_and_waits_while_its_replica
     assert names(queue.restore("a", 2.0).granted) == ["1"]
 
 
+def test_what_needs_no_slot_is_first_again_too() -> None:
+    queue = queue_of(one())
+    first, second = ticket_of("1", slot=False), ticket_of("2", slot=False)
+    queue.submit(first, 0.0)
+    queue.set_replicas([], 1.0)
+    queue.submit(second, 1.0)
+    queue.requeue(first, 2.0)
+    assert names(queue.waiting) == ["1", "2"]
+
+
 def test_draining_and_gone_replicas_keep_their_slots_and_get_nothing() -> None:
     for table in ([one(2, draining=True)], []):
         queue = queue_of(one(2))
@@ -272,6 +282,17 @@ def test_a_full_queue_makes_room_for_who_has_less_than_its_share() -> None:
         assert small.state == WAITING
     assert outcome(queue, ticket_of("b2", organization="b"), 0.0) == End.SHARE_FULL
     assert queue.queued == 4
+
+
+def test_who_has_come_to_fill_most_of_a_full_queue_makes_room() -> None:
+    a = [ticket_of("a", organization="a") for _ in range(4)]
+    queue, _ = busy_queue(*a, limit=4)
+    assert names(t for t, _ in queue.submit(ticket_of("b", organization="b"), 0.0).ended) == ["a"]
+    for ticket in a[:2]:
+        queue.waiting.cancel(ticket)
+    for _ in range(2):
+        assert outcome(queue, ticket_of("b", organization="b"), 0.0) == WAITING
+    assert names(t for t, _ in queue.submit(ticket_of("c", organization="c"), 0.0).ended) == ["b"]
 
 
 def test_shares_of_a_full_queue_go_by_weight_and_count_bytes_too() -> None:

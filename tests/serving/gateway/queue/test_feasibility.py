@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from hotplate.serving.gateway.queue.fairness import FairQueue
 from hotplate.serving.gateway.queue.feasibility import (
     TRANSIT,
     TRANSIT_MOST_S,
+    comes_too_late,
     is_hopeless,
     transit_s,
 )
@@ -48,3 +50,34 @@ def test_a_request_needs_as_long_as_others_took(
     assert is_hopeless(asked, service, 100.0, contended=contended) is hopeless
     later = ticket(100.0 + 2 * FRESH_S + remaining_s)
     assert not is_hopeless(later, service, 100.0 + 2 * FRESH_S, contended=contended)
+
+
+@pytest.mark.parametrize(
+    ("remaining_s", "waiting", "slots", "is_new", "too_late"),
+    [
+        (5.06, 8, 2, True, False),  # 4 s until its turn, 1 s for itself, 0.05 s on the way
+        (5.04, 8, 2, True, True),
+        (4.06, 9, 3, True, False),
+        (4.04, 9, 3, True, True),
+        (4.01, 8, 2, False, False),
+        (3.99, 8, 2, False, True),
+        (1.06, 0, 1, True, False),
+    ],
+)
+def test_a_request_comes_too_late_behind_so_many(
+    remaining_s: float, waiting: int, slots: int, is_new: bool, too_late: bool
+) -> None:
+    service, now = ServiceTime(), 100.0
+    for _ in range(50):
+        service.learn(1.0, 1.0, now if is_new else now - 2 * FRESH_S)
+    queue: FairQueue[str] = FairQueue(service)
+    for number in range(waiting):
+        before = ticket(now + 1.0)
+        before.number = number
+        queue.join(before)
+    asked = ticket(now + remaining_s, timeout_s=60.0)
+    asked.number = waiting
+    assert comes_too_late(asked, queue, service, slots, now) is too_late
+    urgent = ticket(now + remaining_s, timeout_s=60.0)
+    urgent.number, urgent.priority = waiting, 0
+    assert not comes_too_late(urgent, queue, service, slots, now), "it goes before all others"

@@ -111,3 +111,18 @@ def test_what_is_followed_does_not_pile_up() -> None:
         assert full.overflow.is_tracking
     full.overflow.note_growth("a")
     assert not full.overflow.is_tracking
+
+
+def test_one_that_fills_its_share_is_refused_whoever_fills_more() -> None:
+    full = Full("a", "a")
+    for _ in range(2):
+        full.join(full.ticket("b", size=450))
+    assert full.pushed_out("a") is None
+    assert full.pushed_out("c") == "b"
+
+
+@pytest.mark.parametrize(
+    ("limit", "size", "leaves"), [(1, 900, None), (2, 900, "a"), (0, 0, None), (0, 900, None)]
+)
+def test_of_a_queue_for_one_request_it_fills_all(limit: int, size: int, leaves: str | None) -> None:
+    assert Full("a", size=size, limit=limit).pushed_out("b", size=50) == leaves

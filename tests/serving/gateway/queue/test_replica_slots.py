@@ -88,8 +88,19 @@ def test_a_replica_that_drains_or_has_no_slot_is_not_open(changes: dict[str, int
     assert slots.most_free() is None
 
 
+def test_what_needs_no_slot_goes_to_no_replica_that_drains() -> None:
+    slots = slots_of(route("a"))
+    taken(slots)
+    assert slots.most_free() is not None
+    slots.update([route("a", draining=True)])
+    assert slots.most_free() is None
+
+
 def test_slots_of_other_gateways_requests_are_not_free() -> None:
-    slots = slots_of(route("a", 3, foreign=1))
+    slots = slots_of(route("a", 3, foreign=3))
+    (a,) = slots.replicas
+    assert not a.stalled, "its responses are not known here"
+    slots.update([route("a", 3, foreign=1)])
     (a, _) = taken(slots)
     assert a.free == 0
     slots.update([route("a", 3, foreign=3)])
