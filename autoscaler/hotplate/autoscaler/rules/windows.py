@@ -40,9 +40,9 @@ class WindowMean:
     def mean(self, now: float) -> float:
         """The mean over [now - span, now]."""
         begin = now - self._span_s
-        if self._changed_at <= begin:
-            return self._value
         steps = self._steps
+        if self._changed_at <= begin or not steps:
+            return self._value
         while len(steps) > 1 and steps[1][0] <= begin:
             steps.popleft()
         since, value, area = steps[0]
