@@ -349,6 +349,17 @@ class Busy:
         waiting = most >= self.limit.limit
         self.limit.end(*self.running.popleft(), self.now, waiting=waiting)
 
+    def next_limits(self, count: int) -> list[int]:
+        """Goes on until the limit has changed so often."""
+        found = [self.limit.limit]
+        for _ in range(2000):
+            self.answer(1.0)
+            if self.limit.limit != found[-1]:
+                found.append(self.limit.limit)
+            if len(found) > count:
+                break
+        return found[1:]
+
     def fail(self, *, waiting: bool = True) -> None:
         """The next one fails."""
         self.limit.drop(*self.running.popleft(), self.now, waiting=waiting)
@@ -396,13 +407,11 @@ def test_a_request_that_failed_is_a_sign_of_life() -> None:
     assert limit.grow_if_stalled(5.0 + SHORT_STALL_S)
 
 
-def in_trial_down(took_s: float = 0.1) -> tuple[AdaptiveLimit, Busy]:
+def in_trial_down() -> tuple[AdaptiveLimit, Busy]:
     """A limit that tries less than was learnt."""
     limit = AdaptiveLimit()
     busy = Busy(limit)
-    while limit.limit == limit.learnt:
-        busy.answer(took_s)
-    assert (limit.limit, limit.learnt) == (15, FIRST_SLOTS)
+    assert busy.next_limits(1) == [15]
     return limit, busy
 
 
@@ -444,16 +453,11 @@ def test_the_longer_requests_take_than_before_the_less_is_tried(
     """A replica that stops once and for so long: to half as many, to a sixteenth at most."""
     limit = AdaptiveLimit(200)
     busy = Busy(limit)
-    while limit.limit >= limit.learnt:
-        busy.answer(1.0)
-    while limit.limit < limit.learnt:
-        busy.answer(1.0)
+    assert busy.next_limits(2) == [99, 200]
     for _ in range(100):  # until those run that are measured
         busy.answer(1.0)
     busy.now += stopped_s
-    while limit.limit == limit.learnt:
-        busy.answer(1.0)
-    assert limit.limit == tried
+    assert busy.next_limits(1) == [tried]
 
 
 @pytest.mark.parametrize(("failing", "tried"), [(0, 8), (10, 12), (20, 16)])
@@ -479,9 +483,7 @@ def test_a_load_is_measured_while_others_come_and_fail(failing: int, tried: int)
 def test_a_trial_is_given_up_where_there_is_no_more_load_than_before() -> None:
     limit = AdaptiveLimit(4)
     busy = Busy(limit)
-    while limit.limit <= limit.learnt:
-        busy.answer(1.0)
-    assert (limit.limit, limit.learnt) == (6, 4)
+    assert busy.next_limits(3) == [1, 4, 6]
     for _ in range(2 * ENOUGH):
         busy.answer(1.0, most=4)
     assert limit.limit == limit.learnt == 4
