@@ -16,6 +16,7 @@ from hotplate.platform.errors import StoreFailed
 from hotplate.platform.store.database import MIGRATIONS, Database, head
 from hotplate.platform.store.parts import Store
 from hotplate.platform.store.tables import Table
+from tests.support.control_plane import postgresql
 
 
 def test_the_migrations_lead_to_the_tables_that_the_code_uses(database_url: str) -> None:
@@ -117,3 +118,19 @@ def test_a_database_that_cannot_be_opened_says_which_and_why(
         Database(url.format(folder=tmp_path))
     assert why in str(failure.value)
     assert "secret" not in str(failure.value)
+
+
+def test_a_database_that_takes_reads_only_is_named_and_used_again(postgresql_server: str) -> None:
+    store = Store(Database(postgresql.database(postgresql_server)))
+    store.identities.ensure_user("acme", "ada", "ada@example.com")
+    postgresql.set_read_only(postgresql_server, True)
+    try:
+        with pytest.raises(StoreFailed, match=r"cannot be used now .*read-only transaction"):
+            store.identities.ensure_user("acme", "bob", "bob@example.com")
+        with pytest.raises(StoreFailed):
+            store.check()
+    finally:
+        postgresql.set_read_only(postgresql_server, False)
+    store.check()
+    assert store.identities.ensure_user("acme", "bob", "bob@example.com").name == "bob"
+    store.close()

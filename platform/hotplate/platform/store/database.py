@@ -14,7 +14,13 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, make_url, text
-from sqlalchemy.exc import ArgumentError, IntegrityError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import (
+    ArgumentError,
+    IntegrityError,
+    InternalError,
+    OperationalError,
+    SQLAlchemyError,
+)
 from sqlalchemy.orm import Session
 
 from hotplate.platform.errors import StoreFailed
@@ -72,7 +78,7 @@ class Database:
         try:
             with Session(self._engine) as session, session.begin():
                 yield session
-        except OperationalError as error:
+        except (OperationalError, InternalError) as error:  # a read-only PostgreSQL is the latter
             self.failed = True
             raise StoreFailed(
                 f"the database cannot be used now ({' '.join(str(error.orig).split())}); "

@@ -1,0 +1,64 @@
+"""A PostgreSQL server of our own, on a Unix socket, and empty databases in it."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from uuid import uuid4
+
+from sqlalchemy import create_engine, make_url, text
+
+
+def missing() -> str:
+    """What keeps this machine from running one; empty if nothing does."""
+    if shutil.which("initdb") is None:
+        return "PostgreSQL is not installed here (no initdb)"
+    if importlib.util.find_spec("psycopg") is None:
+        return "psycopg is not installed here (pip install hotplate[postgresql])"
+    return ""
+
+
+@contextmanager
+def server() -> Iterator[str]:
+    """The URL of its first database, for SQLAlchemy."""
+    # The server refuses to run as root, and its user must reach the folder: not pytest's own.
+    user = "postgres" if os.geteuid() == 0 else None
+    with tempfile.TemporaryDirectory(prefix="pg-") as folder:
+        if user is not None:
+            shutil.chown(folder, user)
+        run = partial(subprocess.run, check=True, user=user, cwd=folder, stdout=subprocess.DEVNULL)
+        run(["initdb", "-D", f"{folder}/data", "-U", "hotplate", "-A", "trust", "--no-sync"])
+        options = f"-k {folder} -c listen_addresses= -c fsync=off"
+        control = ["pg_ctl", "-D", f"{folder}/data", "-w"]
+        run([*control, "-o", options, "-l", f"{folder}/log", "start"])
+        try:
+            yield f"postgresql+psycopg://hotplate@/postgres?host={folder}"
+        finally:
+            run([*control, "-m", "immediate", "stop"])
+
+
+def database(server: str) -> str:
+    """The URL of a new, empty database, as a user writes it."""
+    name = f"test_{uuid4().hex}"
+    engine = create_engine(server, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.execute(text(f"CREATE DATABASE {name}"))
+    engine.dispose()
+    return make_url(server).set(drivername="postgresql", database=name).render_as_string(False)
+
+
+def set_read_only(server: str, value: bool) -> None:
+    """Whether its transactions may write nothing, those of sessions that are open too."""
+    engine = create_engine(server, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.execute(text("SET default_transaction_read_only = off"))
+        state = "on" if value else "off"
+        connection.execute(text(f"ALTER SYSTEM SET default_transaction_read_only = {state}"))
+        connection.execute(text("SELECT pg_reload_conf()"))
+    engine.dispose()
