@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import resource
+
+_SHORT = frozenset({errno.EMFILE, errno.ENFILE})
 
 
 def allow_many() -> int:
@@ -16,3 +19,18 @@ def allow_many() -> int:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         soft = hard
     return soft
+
+
+def are_short(error: BaseException) -> bool:
+    """Whether an operation, or what it was for, failed because no descriptor was left."""
+    errors = (error, error.__cause__)
+    return any(isinstance(one, OSError) and one.errno in _SHORT for one in errors)
+
+
+def short() -> str:
+    """What a person is told of an error of which `are_short` holds."""
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return (
+        f"no descriptor is left of the {most} that this process may have open (ulimit -n), or of "
+        "the machine's (fs.file-max); raise the limit, or end what holds them"
+    )

@@ -1,4 +1,5 @@
-"""The local engine on a disk that fills up."""
+"""The local engine where a disk fills up, or descriptors run out: what the machine lacks is waited
+for."""
 
 from __future__ import annotations
 
@@ -9,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from hotplate.deploy.engine import ReplicaState
-from hotplate.deploy.errors import PrepareFailed
+from hotplate.deploy.errors import PrepareFailed, SpawnFailed
+from hotplate.machine.descriptors import short
 from tests.deploy.local.test_engine import running
 from tests.support.deploy.fake_runtime import FakeRuntime, workload
 from tests.support.deploy.running import pid_of, states, until
@@ -17,6 +19,7 @@ from tests.support.patience import until as eventually
 from tests.support.small_disk import MIB, fill, small_disk
 
 S = ReplicaState
+FULL = "the disk of /data is full; free some space"
 
 
 @pytest.fixture
@@ -25,15 +28,24 @@ def disk(tmp_path: Path) -> Iterator[Path]:
         yield folder
 
 
+def spawn_failure() -> SpawnFailed:
+    error = SpawnFailed("program cannot be started: Too many open files")
+    error.__cause__ = OSError(errno.EMFILE, "Too many open files")
+    return error
+
+
 @pytest.mark.parametrize(
-    "failure",
+    ("failure", "reason"),
     [
-        PrepareFailed("the disk of /data is full; free some space", retry=True, no_room=True),
-        OSError(errno.ENOSPC, "No space left on device", "/data"),
+        (PrepareFailed(FULL, retry=True, no_room=True), FULL),
+        (OSError(errno.ENOSPC, "No space left on device", "/data"), FULL),
+        (OSError(errno.EMFILE, "Too many open files", "."), short()),
+        (OSError(errno.ENFILE, "Too many open files in system", "."), short()),
+        (spawn_failure(), short()),
     ],
 )
-async def test_a_replica_that_a_disk_has_no_room_for_waits_and_then_starts(
-    tmp_path: Path, failure: Exception
+async def test_a_replica_for_which_the_machine_lacks_something_waits_and_then_starts(
+    tmp_path: Path, failure: Exception, reason: str
 ) -> None:
     runtime = FakeRuntime()
     runtime.failure = failure
@@ -41,7 +53,7 @@ async def test_a_replica_that_a_disk_has_no_room_for_waits_and_then_starts(
         await engine.scale(workload(), 1)
         await until(engine, lambda _: len(runtime.prepared) > 3)
         (replica,) = await until(engine, states(S.PENDING))
-        assert replica.reason == "the disk of /data is full; free some space"
+        assert replica.reason == reason
         assert replica.restarts == 0
         runtime.failure = None
         (replica,) = await until(engine, states(S.READY))

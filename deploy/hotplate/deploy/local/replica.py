@@ -18,6 +18,7 @@ from hotplate.deploy.process.detached import Process
 from hotplate.deploy.process.printable import printable
 from hotplate.deploy.sandbox.process_scope import ProcessScope
 from hotplate.deploy.workload import Workload
+from hotplate.machine.descriptors import are_short, short
 from hotplate.machine.free_space import full, is_full
 
 LAST_LINE_CHARS = 500
@@ -172,20 +173,27 @@ class LocalReplica:
         """Whatever the attempt ends with becomes this replica's state."""
         try:
             self._ended(await self._attempt.run(place.gpus, self._report))
-        except PrepareFailed as error:
+        except Exception as error:
+            await self._broken(error)
+
+    async def _broken(self, error: Exception) -> None:
+        """The attempt has failed. What the machine lacks is waited for: it is no fault of the
+        service."""
+        if self._attempt.process is None and are_short(error):
+            self._wait_for_room(short())
+        elif isinstance(error, PrepareFailed):
             logfile.append(self._context.host.records.log_path(self.id), error.log)
             if error.no_room:
                 self._wait_for_room(str(error))
             else:
                 self._ended(str(error), retry=error.retry)
-        except DeployError as error:
+        elif isinstance(error, DeployError):
             self._ended(str(error))
-        except Exception as error:
-            if isinstance(error, OSError) and is_full(error) and self._attempt.process is None:
-                self._wait_for_room(full(error, self._context.host.records.work(self.id)))
-                return
+        elif isinstance(error, OSError) and is_full(error) and self._attempt.process is None:
+            self._wait_for_room(full(error, self._context.host.records.work(self.id)))
+        else:
             # A bug in the runtime must not cost the other replicas their engine.
-            log.exception("replica %s: the attempt broke", self.id)
+            log.error("replica %s: the attempt broke", self.id, exc_info=error)
             await self._attempt.end(self.workload.stop_grace_s)
             self._ended(f"{type(error).__name__}: {error}")
 
