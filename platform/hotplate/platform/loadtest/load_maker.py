@@ -20,8 +20,6 @@ INSTALL = "pip install 'hotplate[loadtest]'"
 LOG = "locust.log"
 LAST_LINES = 5
 LOOPBACK = "127.0.0.1"
-START_UP_S = 4.0
-"""How long Locust takes until its processes are ready, on a machine that has nothing else to do."""
 OVERTIME_S = 60.0
 """What Locust may take from its start to its end beyond the plan's duration and timeout."""
 

@@ -18,13 +18,18 @@ from hotplate.platform.loadtest.asking.target import Ask
 from hotplate.platform.loadtest.live.figures import ALIKE, RunningFigures
 from hotplate.platform.loadtest.live.progress import ProgressDisplay
 from hotplate.platform.loadtest.live.watch import PlatformWatch
-from hotplate.platform.loadtest.load_maker import START_UP_S, LoadMaker
+from hotplate.platform.loadtest.load_maker import LoadMaker
 from hotplate.platform.loadtest.observation import ObservedRun
 from hotplate.platform.loadtest.plan import COMPLAINTS, SAMPLES, LoadPlan
 from hotplate.platform.loadtest.samples import NO_ANSWER, RECORD, REFUSALS, RequestSample, read
 
 LOOK_S = 0.5
 """Between two looks at what the processes have written."""
+LEAD_S = 0.5
+"""How long before second 0 the processes, which are ready, are told when it is."""
+START_S = 60.0
+"""How long the processes may take until they are ready."""
+READY_LOOK_S = 0.05
 GRACE_S = 10.0
 """How long requests may go on when the load test is ended early."""
 LAST_S = 30.0
@@ -80,18 +85,19 @@ class LoadTest:
         whatever it is sent, and OSError.
         """
         loop = asyncio.get_running_loop()
-        plan = replace(self.plan, started_at=datetime.now(UTC).timestamp() + START_UP_S)
-        second_0 = loop.time() + START_UP_S
-
-        def clock() -> float:
-            return loop.time() - second_0
-
-        plan_file.write(self.folder, plan, self.due_s, self.payloads, self.token)
-        maker = LoadMaker(self.folder, plan)
-        watch = PlatformWatch(*self.watched, clock) if self.watched else None
+        maker = LoadMaker(self.folder, self.plan)
         with _stopping() as stopped:
             maker.start()
             try:
+                await _ready(maker, stopped)
+                plan = replace(self.plan, started_at=datetime.now(UTC).timestamp() + LEAD_S)
+                second_0 = loop.time() + LEAD_S
+
+                def clock() -> float:
+                    return loop.time() - second_0
+
+                plan_file.write(self.folder, plan, self.due_s, self.payloads, self.token)
+                watch = PlatformWatch(*self.watched, clock) if self.watched else None
                 if watch is not None:
                     watch.start()
                 figures = await self._followed(maker, watch, display, clock, stopped)
@@ -165,6 +171,19 @@ class LoadTest:
                     said = json.loads(line)
                     if words := " ".join(printable(said["text"]).split()):
                         yield said["status"], words[:WORDS]
+
+
+async def _ready(maker: LoadMaker, stopped: asyncio.Future[signal.Signals]) -> None:
+    """Until the load maker is ready, has failed, or a signal comes. Raises CannotStart."""
+    try:
+        async with asyncio.timeout(START_S):
+            while maker.running() and not maker.ready and not stopped.done():
+                await asyncio.wait({stopped}, timeout=READY_LOOK_S)
+    except TimeoutError:
+        raise CannotStart(
+            f"the load maker's processes were not ready after {START_S:.0f} s; start fewer of them "
+            "with --processes, or ask from a machine that is less busy"
+        ) from None
 
 
 class SampleFollower:
