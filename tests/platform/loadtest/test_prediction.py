@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from hotplate.platform.errors import BadSetting
-from hotplate.platform.loadtest.prediction import beside, learnt, predict
+from hotplate.platform.loadtest.observation import Observation, ObservedRun
+from hotplate.platform.loadtest.prediction import begun_with, beside, learnt, predict
 
 
 def detail(**changed: Any) -> dict[str, Any]:
@@ -88,6 +89,24 @@ def test_waits_go_on_behind_the_end_and_costs_do_not() -> None:
     found = predict(learnt(detail()), [0.0] * 40, 1.0, 2.0)
     assert sum(found["replica_s"].values()) == found["replica_s"]["starting"] <= 6.0
     assert found["wait_s"]["mean"] > 5.0
+
+
+def test_replicas_with_gpus_cost_gpu_seconds() -> None:
+    live = detail()["live"]
+    (service,) = live["services"]
+    known = learnt(detail(live=live | {"services": [service | {"gpus": 2.0}]}))
+    found = predict(known, [1.0], 20.0)
+    assert "replica_s" not in found and found["gpu_s"]["starting"] == pytest.approx(10.0)
+    report: dict[str, Any] = {"gpu_s": {"busy": 16.0}, "latency_s": None, "cold_starts": []}
+    (off, *_) = beside(found, report)["off"].items()
+    assert off == ("gpu_s", pytest.approx(sum(found["gpu_s"].values()) / 16.0 - 1, abs=1e-3))
+
+
+def test_a_run_begins_with_the_replicas_that_were_seen_first() -> None:
+    known = learnt(replicas("ready", "ready"))
+    seen = Observation(0.1, 0, 0, ready=0, starting=1, slots=0, gpus=0.0)
+    assert begun_with(known, ObservedRun((seen,))).ready == 1
+    assert begun_with(known, ObservedRun()).ready == 2
 
 
 @pytest.mark.parametrize(

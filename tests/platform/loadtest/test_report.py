@@ -5,7 +5,12 @@ from __future__ import annotations
 import json
 import math
 import re
+import shutil
+import subprocess
+from base64 import b64encode
 from collections.abc import Sequence
+from hashlib import sha256
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -19,6 +24,7 @@ from hotplate.platform.loadtest.report import build, write
 from hotplate.platform.loadtest.samples import RequestSample
 from hotplate.platform.loadtest.thresholds import parse
 
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or ""
 EVIL = "</script><script>alert(1)</script>\"'><img src=x onerror=alert(1)>{{ 7 * 7 }}|`*_["
 KEYS = [
     *("target", "shape", "seed", "started_at", "duration_s", "complete", "rate_per_s", "kept_up"),
@@ -200,6 +206,27 @@ def test_a_page_fetches_nothing_and_its_policy_forbids_it(tmp_path: Path) -> Non
     assert not {"link", "img", "iframe", "object", "base"} & set(seen.tags)
     assert not [one for one in seen.attributes if one[0] in ("src", "style", "srcset")]
     assert ("http-equiv", "Content-Security-Policy") in seen.attributes
+
+
+def test_the_policy_lets_its_own_styles_and_script_run(tmp_path: Path) -> None:
+    write(tmp_path, report())
+    text = (tmp_path / "report.html").read_text()
+    (policy,) = re.findall(r'Content-Security-Policy" content="(.*?)"', text)
+    parts = re.findall(r"<(?:style|script)>(.*?)</(?:style|script)>", text, re.DOTALL)
+    digests = [b64encode(sha256(part.encode()).digest()).decode() for part in parts]
+    assert len(digests) == 3
+    assert sorted(digests) == sorted(re.findall(r"sha256-(\S+?=)", unescape(policy)))
+
+
+@pytest.mark.skipif(not CHROMIUM, reason="Chromium is not installed")
+def test_a_browser_runs_the_script(tmp_path: Path) -> None:
+    write(tmp_path, report())
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'own'}"]
+    page = (tmp_path / "report.html").as_uri()
+    shown = subprocess.run(
+        [CHROMIUM, *flags, "--dump-dom", page], capture_output=True, text=True, check=True
+    ).stdout
+    assert "point at a moment, tap it, or use the arrow keys" in shown
 
 
 def test_names_are_shown_and_nothing_else_of_them(tmp_path: Path) -> None:

@@ -91,7 +91,8 @@ def run(arguments: argparse.Namespace) -> int:
             thresholds,
         )
     if known is not None and built["requests"]:
-        foretold = prediction.predict(known, due_s, duration_s, done.ended_at_s)
+        begun = prediction.begun_with(known, done.observed)
+        foretold = prediction.predict(begun, due_s, duration_s, done.ended_at_s)
         built["prediction"] = prediction.beside(foretold, built)
     if arguments.json:
         print(json.dumps(built))
@@ -193,9 +194,10 @@ def _page(ask: Ask | None, found: LoadTarget) -> Any:
 
 
 def _foretold(predicted: Mapping[str, Any]) -> str:
-    replica_s, wait_s = sum(predicted["replica_s"].values()), predicted["wait_s"]
+    name, unit = ("gpu_s", "GPU") if "gpu_s" in predicted else ("replica_s", "replica")
+    used_s, wait_s = sum(predicted[name].values()), predicted["wait_s"]
     return (
-        f"predicted: {replica_s:.0f} replica-seconds, {predicted['starts']} starts; requests wait "
+        f"predicted: {used_s:.0f} {unit}-seconds, {predicted['starts']} starts; requests wait "
         f"{wait_s['mean']:.2f} s for a replica on average, and 5 of 100 longer than "
         f"{wait_s['p95']:.2f} s"
     )

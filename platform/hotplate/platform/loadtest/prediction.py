@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
@@ -24,6 +24,7 @@ from hotplate.autoscaler.simulator.outcome import percentile
 from hotplate.autoscaler.simulator.scaler import OurScaler
 from hotplate.autoscaler.simulator.simulation import Hardware, Simulation
 from hotplate.platform.errors import BadSetting
+from hotplate.platform.loadtest.observation import ObservedRun
 from hotplate.platform.spec.annotations import binary_of
 from hotplate.platform.spec.label_settings import LabelSettings
 
@@ -45,6 +46,8 @@ class Learnt:
     """The mean time of a request in its replica."""
     ready: int
     """Replicas that there are at second 0."""
+    gpus: float = 0.0
+    """Of one replica; 0 where it uses none."""
 
 
 def learnt(detail: Mapping[str, Any]) -> Learnt:
@@ -79,7 +82,17 @@ def learnt(detail: Mapping[str, Any]) -> Learnt:
         raise BadSetting(f"{said}: what was learnt cannot be used: {error}") from error
     cold_start_s = fmean(memory["cold_starts_s"])
     there = [one for one in detail["live"]["replicas"] if one["state"] in READY]
-    return Learnt(policy, memory, cold_start_s, service_s, len(there))
+    gpus = service.get("gpus") or 0.0
+    return Learnt(policy, memory, cold_start_s, service_s, len(there), gpus)
+
+
+def begun_with(known: Learnt, observed: ObservedRun) -> Learnt:
+    """The same with the replicas that there really were at second 0: since it was asked, idle ones
+    may have stopped."""
+    if not observed.observations:
+        return known
+    first = observed.observations[0]
+    return replace(known, ready=first.ready + first.starting)
 
 
 def predict(
@@ -108,7 +121,9 @@ def predict(
         "service_s": round(known.service_s, 4),
         "ended_at_s": round(ended_at_s, 3),
         "starts": starts,
-        "replica_s": {name: round(value, 3) for name, value in spent._asdict().items()},
+        "gpu_s" if known.gpus else "replica_s": {
+            name: round(value * (known.gpus or 1.0), 3) for name, value in spent._asdict().items()
+        },
         "wait_s": {
             "mean": round(math.fsum(waits) / len(waits), 6),
             **{f"p{p}": round(percentile(waits, p), 6) for p in (50, 95, 99)},
@@ -122,19 +137,17 @@ def beside(prediction: Mapping[str, Any], report: Mapping[str, Any]) -> dict[str
 
     What a request waited is its latency less the service time of the prediction.
     """
-    used = report.get("replica_s")
+    name = "gpu_s" if "gpu_s" in prediction else "replica_s"
+    used = report.get(name)
     real_s = sum(used.values()) if used else None
     latency = report["latency_s"]
     wait_s = None if latency is None else max(0.0, latency["mean"] - prediction["service_s"])
-    predicted_s, predicted_wait_s = (
-        sum(prediction["replica_s"].values()),
-        prediction["wait_s"]["mean"],
-    )
+    predicted_s, predicted_wait_s = sum(prediction[name].values()), prediction["wait_s"]["mean"]
     return {
         **prediction,
-        "measured": {"replica_s": real_s, "wait_s": wait_s, "starts": len(report["cold_starts"])},
+        "measured": {name: real_s, "wait_s": wait_s, "starts": len(report["cold_starts"])},
         "off": {
-            "replica_s": _off(predicted_s, real_s),
+            name: _off(predicted_s, real_s),
             "wait": _off(predicted_wait_s, wait_s),
             "wait_s": None if wait_s is None else round(predicted_wait_s - wait_s, 4),
         },

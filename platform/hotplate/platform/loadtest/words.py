@@ -55,12 +55,13 @@ def predicted(report: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
     if not found:
         return []
     measured, off = found["measured"], found["off"]
+    name = "gpu_s" if "gpu_s" in found else "replica_s"
     return [
         (
-            "replica-seconds",
-            f"{sum(found['replica_s'].values()):.1f}",
-            _or_none(measured["replica_s"], "{:.1f}"),
-            _or_none(off["replica_s"], "{:+.1%}"),
+            "GPU-seconds" if name == "gpu_s" else "replica-seconds",
+            f"{sum(found[name].values()):.1f}",
+            _or_none(measured[name], "{:.1f}"),
+            _or_none(off[name], "{:+.1%}"),
         ),
         (
             "mean wait, s",
