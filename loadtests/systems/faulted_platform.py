@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections import Counter
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -30,6 +31,7 @@ from tests.support.services.calling import call
 AWAKE = {"min_replicas": 1, "max_replicas": 1}
 PACE_S = 0.1
 ANSWER_S = 40.0
+_TRACEBACK = re.compile(r"^Traceback .*?\n((?:[ |].*\n)*)(\S.*)", re.MULTILINE)
 BACK_S = 90.0
 """How long after a fault everything may take to work again."""
 
@@ -166,8 +168,9 @@ class FaultedPlatform:
         self.pids = {role: self.platform.pid(role) for role in ROLES}
         for log, size in self.log_sizes.items():
             text = (self.platform.data / "logs" / log).read_bytes()[size:].decode(errors="replace")
-            _, found, trace = text.partition("Traceback")
-            self.expect(not found, f"{fault}: {log} has a traceback: …{trace[-400:]}")
+            for frames, what in _TRACEBACK.findall(text)[:1]:
+                where = " ".join(frames.split())[-300:]
+                self.verdict.broken.append(f"{fault}: {log} has a traceback: {what}, at {where}")
         self.log_sizes = log_sizes(self.platform)
 
     async def _works(self) -> None:
