@@ -8,12 +8,9 @@ import textwrap
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-import safetensors
-import safetensors.torch
-import torch
 from safetensors import SafetensorError
 
 from hotplate.cache import reader
@@ -27,11 +24,20 @@ from hotplate.serving.streaming.library import stock_safe_open
 from hotplate.serving.streaming.reader import StreamedFile
 from hotplate.serving.streaming.source import is_placeholder
 from tests.support.cache.fakes import OriginServer, PacedOrigin, blob_of, publish
+from tests.support.imported_later import imported_later
 from tests.support.streaming.arriving import CHUNK_BYTES as PAGE_BYTES
 from tests.support.streaming.arriving import ArrivingTree
 
-TENSORS = {"late": torch.arange(4.0), "early": torch.arange(6.0, dtype=torch.float64)}
-"""The library puts the wider dtype first."""
+if TYPE_CHECKING:
+    import torch
+else:
+    torch = imported_later("torch")
+library = imported_later("safetensors.torch")
+
+
+def two_tensors() -> dict[str, torch.Tensor]:
+    """The library puts the wider dtype first."""
+    return {"late": torch.arange(4.0), "early": torch.arange(6.0, dtype=torch.float64)}
 
 
 @pytest.fixture
@@ -47,12 +53,12 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ArrivingTree:
 def plain(tmp_path: Path) -> Path:
     """A file that is not the agent's."""
     path = tmp_path / "plain.safetensors"
-    safetensors.torch.save_file(TENSORS, path)
+    library.save_file(two_tensors(), path)
     return path
 
 
 def arrived(tree: ArrivingTree) -> Path:
-    blob = tree.add("model.safetensors", safetensors.torch.save(TENSORS))
+    blob = tree.add("model.safetensors", library.save(two_tensors()))
     blob.release()
     return blob.path
 
@@ -64,7 +70,7 @@ def test_stream_and_load_file_give_what_the_library_gives(
     path = arrived(tree) if origin == "agent" else plain
     streamed = list(weights.stream(path))
     assert [name for name, _ in streamed] == ["early", "late"]
-    expected = safetensors.torch.load_file(plain)
+    expected = library.load_file(plain)
     for tensors in (dict(streamed), weights.load_file(path), weights.load_file(str(path), "cpu")):
         assert tensors.keys() == expected.keys()
         for name in expected:
@@ -84,22 +90,25 @@ def test_any_other_path_is_opened_by_the_library_itself(tree: ArrivingTree, plai
 @pytest.mark.parametrize(
     ("arguments", "options"),
     [
-        pytest.param(("xx",), {}, id="framework"),
-        pytest.param(("pt", "bogus"), {}, id="device"),
-        pytest.param(("pt", torch.device("cpu")), {}, id="device of a wrong type"),
-        pytest.param(("pt",), {"backend": "zz"}, id="backend"),
-        pytest.param(("pt",), {"nope": 1}, id="unknown option"),
-        pytest.param((), {}, id="none"),
+        pytest.param(lambda: ("xx",), {}, id="framework"),
+        pytest.param(lambda: ("pt", "bogus"), {}, id="device"),
+        pytest.param(lambda: ("pt", torch.device("cpu")), {}, id="device of a wrong type"),
+        pytest.param(lambda: ("pt",), {"backend": "zz"}, id="backend"),
+        pytest.param(lambda: ("pt",), {"nope": 1}, id="unknown option"),
+        pytest.param(lambda: (), {}, id="none"),
     ],
 )
 def test_wrong_arguments_raise_what_the_library_raises(
-    tree: ArrivingTree, plain: Path, arguments: tuple[Any, ...], options: dict[str, Any]
+    tree: ArrivingTree,
+    plain: Path,
+    arguments: Callable[[], tuple[Any, ...]],
+    options: dict[str, Any],
 ) -> None:
     with pytest.raises((TypeError, SafetensorError)) as expected:
-        stock_safe_open(plain, *arguments, **options)
+        stock_safe_open(plain, *arguments(), **options)
     path = arrived(tree)
     with pytest.raises(type(expected.value.__cause__ or expected.value)):
-        weights.safe_open(path, *arguments, **options)
+        weights.safe_open(path, *arguments(), **options)
 
 
 def test_a_missing_file_raises_what_the_library_raises(tree: ArrivingTree) -> None:
@@ -123,7 +132,7 @@ def test_the_library_has_the_last_word_on_a_bad_header(
 def test_without_an_agent_a_complete_file_is_read_and_an_arriving_one_fails(
     tree: ArrivingTree, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    blob = tree.add("model.safetensors", safetensors.torch.save(TENSORS))
+    blob = tree.add("model.safetensors", library.save(two_tensors()))
     monkeypatch.undo()
     monkeypatch.setenv("HOTPLATE_TREES", str(tmp_path / "trees"))
     monkeypatch.setenv("HOTPLATE_AGENT_SOCKET", str(tmp_path / "nobody.sock"))
@@ -141,7 +150,7 @@ def test_without_an_agent_a_complete_file_is_read_and_an_arriving_one_fails(
 def test_a_file_that_is_a_link_out_of_the_tree_while_it_arrives_is_streamed(
     tree: ArrivingTree, tmp_path: Path
 ) -> None:
-    blob = tree.add("model.safetensors", safetensors.torch.save(TENSORS))
+    blob = tree.add("model.safetensors", library.save(two_tensors()))
     shown = tmp_path / "view" / "model.safetensors"
     shown.parent.mkdir()
     shown.write_bytes(b"not what is streamed")
@@ -161,7 +170,7 @@ async def agent(
     """A real one, which brings a file of one tensor per chunk."""
     names = "abc"
     body = {name: torch.full((CHUNK_BYTES - 200,), ord(name), dtype=torch.uint8) for name in names}
-    data = safetensors.torch.save(body)
+    data = library.save(body)
     store = tmp_path / "store"
     manifest = publish(store, {"model.safetensors": data})
     origin = PacedOrigin(FsspecOrigin(f"file://{store}"))

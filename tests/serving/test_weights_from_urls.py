@@ -8,11 +8,9 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-import safetensors.torch
-import torch
 from safetensors import SafetensorError
 
 from hotplate.cache.agent import AgentSettings, run
@@ -21,7 +19,14 @@ from hotplate.cache.manifest import CHUNK_BYTES
 from hotplate.serving import weights
 from tests.serving.streaming.test_reader import bits, random_tensors
 from tests.support.cache.web import WebServer
+from tests.support.imported_later import imported_later
 from tests.support.streaming.slow_device import SlowDevice
+
+if TYPE_CHECKING:
+    import torch
+else:
+    torch = imported_later("torch")
+library = imported_later("safetensors.torch")
 
 ROWS, COLUMNS = 4, CHUNK_BYTES // 2
 EIGHTH = COLUMNS // 8
@@ -68,11 +73,11 @@ async def test_a_url_gives_what_the_library_gives_for_the_file(
     client, _ = agent
     path = tmp_path / "all.safetensors"
     tensors = random_tensors() | {"large": torch.randn(CHUNK_BYTES // 2 + 1)}
-    safetensors.torch.save_file(tensors, path, metadata={"format": "pt"})
+    library.save_file(tensors, path, metadata={"format": "pt"})
     url = put(path)
 
     def load() -> None:
-        expected = safetensors.torch.load_file(path)
+        expected = library.load_file(path)
         for got in (weights.load_file(url), dict(weights.stream(url))):
             assert got.keys() == expected.keys()
             assert all(bits(got[name]) == bits(expected[name]) for name in expected)
@@ -91,7 +96,7 @@ async def test_a_url_gives_what_the_library_gives_for_the_file(
 
 
 async def test_a_tensor_outlives_the_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    safetensors.torch.save_file({"x": torch.arange(9)}, tmp_path / "x.safetensors")
+    library.save_file({"x": torch.arange(9)}, tmp_path / "x.safetensors")
     async with run(AgentSettings(tmp_path / "agent")) as url:
         monkeypatch.setenv("HOTPLATE_AGENT", url.removeprefix("http://"))
         loaded = await asyncio.to_thread(weights.load_file, f"file://{tmp_path}/x.safetensors")
@@ -114,7 +119,7 @@ async def test_a_plan_fetches_the_chunks_of_its_parts_and_no_others(
     client, folder = agent
     path = tmp_path / "wide.safetensors"
     wide = torch.arange(ROWS * COLUMNS, dtype=torch.float32).reshape(ROWS, COLUMNS)
-    safetensors.torch.save_file({"wide": wide, "small": torch.zeros(8)}, path)
+    library.save_file({"wide": wide, "small": torch.zeros(8)}, path)
     header = path.stat().st_size - wide.nbytes - 32
     needed = {0}  # the header's
     for row in range(ROWS)[index[0]]:
@@ -142,7 +147,7 @@ async def test_a_part_comes_whole_when_another_reader_wants_all(
     client, folder = agent
     path = tmp_path / "wide.safetensors"
     wide = torch.zeros(4, CHUNK_BYTES, dtype=torch.uint8)
-    safetensors.torch.save_file({"wide": wide}, path)
+    library.save_file({"wide": wide}, path)
     url = f"{folder}/wide.safetensors"
     part = weights.stream(url, plan={"wide": (0, 0, 1)})
     held = await asyncio.to_thread(next, part)
@@ -159,7 +164,7 @@ async def test_a_bad_header_is_refused_as_by_the_library_and_a_bad_plan_before_a
     _, folder = agent
     (tmp_path / "bad.safetensors").write_bytes(b"\x05\0\0\0\0\0\0\0[1,2]")
     (tmp_path / "empty.safetensors").write_bytes(b"")
-    safetensors.torch.save_file({"x": torch.zeros(4)}, tmp_path / "x.safetensors")
+    library.save_file({"x": torch.zeros(4)}, tmp_path / "x.safetensors")
 
     def fail() -> None:
         for name in ("bad", "empty"):
@@ -179,7 +184,7 @@ async def test_a_model_larger_than_the_arena_goes_to_a_device_right(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tensors = {name: torch.randn(CHUNK_BYTES // 4) for name in "abc"}
-    safetensors.torch.save_file(tensors, tmp_path / "x.safetensors")
+    library.save_file(tensors, tmp_path / "x.safetensors")
     device = SlowDevice(bytes_per_s=1e9)
 
     def load() -> None:
@@ -195,7 +200,7 @@ async def test_a_model_larger_than_the_arena_goes_to_a_device_right(
 async def test_the_agents_token_is_read_from_its_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    safetensors.torch.save_file({"x": torch.arange(3)}, tmp_path / "x.safetensors")
+    library.save_file({"x": torch.arange(3)}, tmp_path / "x.safetensors")
     url = f"file://{tmp_path}/x.safetensors"
     async with run(AgentSettings(tmp_path / "agent", token="secret")) as address:
         monkeypatch.setenv("HOTPLATE_AGENT", address.removeprefix("http://"))

@@ -2,11 +2,17 @@ from __future__ import annotations
 
 import math
 import random
+from typing import TYPE_CHECKING
 
 import pytest
-import torch
 
 from hotplate.serving.streaming.sharding import WHOLE, Part, Plan, shard, spans
+from tests.support.imported_later import imported_later
+
+if TYPE_CHECKING:
+    import torch
+else:
+    torch = imported_later("torch")
 
 
 def test_a_plan_has_a_rule_for_each_tensor() -> None:

@@ -8,11 +8,9 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-import torch
-from safetensors.torch import save_file
 
 from hotplate.serving.streaming import staging
 from hotplate.serving.streaming.device import Device, device_for
@@ -22,8 +20,15 @@ from hotplate.serving.streaming.sharding import Plan, shard
 from hotplate.serving.streaming.source import StreamSource
 from hotplate.serving.streaming.staging import Ring, Staging, runs
 from tests.serving.streaming.test_reader import bits, random_tensors
+from tests.support.imported_later import imported_later
 from tests.support.streaming.arriving import CHUNK_BYTES, ArrivingBlob, ArrivingFile
 from tests.support.streaming.slow_device import SlowDevice
+
+if TYPE_CHECKING:
+    import torch
+else:
+    torch = imported_later("torch")
+library = imported_later("safetensors.torch")
 
 SLOT_BYTES = 4 * CHUNK_BYTES
 
@@ -51,7 +56,7 @@ def file_of(
     path: Path, tensors: dict[str, torch.Tensor], device: Device, ring: Ring | None = None
 ) -> StreamedFile:
     """All of it has arrived."""
-    save_file(tensors, path)
+    library.save_file(tensors, path)
     return arriving(path, device, ring=ring)[1]
 
 
@@ -152,7 +157,9 @@ def test_what_has_arrived_is_copied_while_the_rest_is_held_back(
     tmp_path: Path, device: SlowDevice, in_background: Callable[..., Future[Any]]
 ) -> None:
     path = tmp_path / "held.safetensors"
-    save_file({name: torch.full((4, CHUNK_BYTES), ord(name)).byte() for name in "abc"}, path)
+    library.save_file(
+        {name: torch.full((4, CHUNK_BYTES), ord(name)).byte() for name in "abc"}, path
+    )
     blob, file = arriving(path, device, first=6)
     taken = file.stream(Plan())
     assert next(taken)[1].unique().tolist() == [ord("a")]
@@ -166,7 +173,7 @@ def test_what_has_arrived_is_copied_while_the_rest_is_held_back(
 def test_one_file_that_stands_still_holds_up_no_other(tmp_path: Path, device: SlowDevice) -> None:
     ring = Ring(device, 4, SLOT_BYTES)
     path = tmp_path / "stuck.safetensors"
-    save_file({"x": torch.zeros(20 * SLOT_BYTES, dtype=torch.uint8)}, path)
+    library.save_file({"x": torch.zeros(20 * SLOT_BYTES, dtype=torch.uint8)}, path)
     blob, stuck = arriving(path, device, first=1, ring=ring)
     waiting = threading.Thread(target=lambda: next(stuck.stream(Plan())))
     waiting.start()
@@ -182,7 +189,7 @@ def test_bytes_that_cannot_be_had_raise_and_leave_every_slot(
 ) -> None:
     ring = Ring(device, 4, SLOT_BYTES)
     path = tmp_path / "lost.safetensors"
-    save_file({"x": torch.zeros(20 * SLOT_BYTES, dtype=torch.uint8)}, path)
+    library.save_file({"x": torch.zeros(20 * SLOT_BYTES, dtype=torch.uint8)}, path)
     blob, file = arriving(path, device, first=6, ring=ring)
     lost = in_background(list, file.stream(Plan()))
     blob.wait_until_blocked()

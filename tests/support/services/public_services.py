@@ -12,16 +12,22 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 import aiohttp
-import bentoml
-import httpx
 import pytest
 
 from tests.support.end_to_end.laptop import Laptop
 from tests.support.end_to_end.platform_process import Platform
+from tests.support.imported_later import imported_later
 from tests.support.patience import PATIENCE_S
 from tests.support.services.bentos import REQUIREMENTS
+
+if TYPE_CHECKING:
+    import bentoml
+    import httpx
+else:
+    bentoml, httpx = imported_later("bentoml"), imported_later("httpx")
 
 PUBLIC = Path(__file__).parents[2] / "scenarios" / "public"
 NAMES = sorted(file.parent.name for file in PUBLIC.glob("*/service.py"))

@@ -5,12 +5,16 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from typing import Any
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 from hotplate.serving.streaming.device import Event
+from tests.support.imported_later import imported_later
 from tests.support.patience import PATIENCE_S
+
+if TYPE_CHECKING:
+    import torch
+else:
+    torch = imported_later("torch")
 
 PIECE_BYTES = 64 << 10
 """Then a wait fails, so that a failing test ends."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import bentoml.exceptions
 import pytest
 
+from tests.support.imported_later import imported_later
 from tests.support.services.public_services import Called
+
+exceptions = imported_later("bentoml.exceptions")
 
 
 def translator(service: Called) -> None:
@@ -49,5 +51,5 @@ def pool(service: Called) -> None:
     answers = [service.http.post("/work", json={"seconds": 0}).json() for _ in range(8)]
     assert {answer["worker"] for answer in answers} <= {1, 2}
     assert len({answer["pid"] for answer in answers}) <= 2
-    with pytest.raises(bentoml.exceptions.BentoMLException):
+    with pytest.raises(exceptions.BentoMLException):
         service.bentoml.work(seconds="long")

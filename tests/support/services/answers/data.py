@@ -6,11 +6,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import bentoml.exceptions
-import numpy as np
 import pytest
 
+from tests.support.imported_later import imported_later
 from tests.support.services.public_services import Called
+
+exceptions = imported_later("bentoml.exceptions")
+np = imported_later("numpy")
 
 
 def orders(service: Called) -> None:
@@ -43,7 +45,7 @@ def orders(service: Called) -> None:
         assert where[0] == "order"
     assert service.http.post("/price", json={"order": order, "discount": 1}).status_code == 400
     assert service.http.post("/price", content="{").status_code == 400
-    with pytest.raises(bentoml.exceptions.InvalidArgument):
+    with pytest.raises(exceptions.InvalidArgument):
         service.bentoml.price(order=order, discount=-1)
 
 

@@ -5,14 +5,19 @@ from __future__ import annotations
 import json
 import time
 from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
-import httpx
-import numpy as np
 import pytest
-from httpx_ws import WebSocketDisconnect, connect_ws
 
+from tests.support.imported_later import imported_later
 from tests.support.patience import PATIENCE_S
 from tests.support.services.public_services import Called
+
+if TYPE_CHECKING:
+    import httpx
+else:
+    httpx = imported_later("httpx")
+httpx_ws, np = imported_later("httpx_ws"), imported_later("numpy")
 
 
 def story(service: Called) -> None:
@@ -46,14 +51,17 @@ def embedder(service: Called) -> None:
 
 def rooms(service: Called) -> None:
     def room(name: str, http: httpx.Client):  # type: ignore[no-untyped-def]  # its generics differ
-        return connect_ws(f"{service.url}/rooms/{name}", http, subprotocols=["talk"])
+        return httpx_ws.connect_ws(f"{service.url}/rooms/{name}", http, subprotocols=["talk"])
 
     with httpx.Client() as one, httpx.Client() as other:
         with room("blue", one) as first:
             assert first.subprotocol == "talk"
             first.send_json({"say": "anybody?"})
             assert first.receive_json() == {"room": "blue", "heard": "anybody?"}
-        with pytest.raises((WebSocketDisconnect, Exception)), room("closed", other) as socket:
+        with (
+            pytest.raises((httpx_ws.WebSocketDisconnect, Exception)),
+            room("closed", other) as socket,
+        ):
             socket.receive_text()
 
 

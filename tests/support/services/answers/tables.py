@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import io
 
-import pandas as pd
-from PIL import Image
-
+from tests.support.imported_later import imported_later
 from tests.support.services.public_services import Called
+
+Image, pd = imported_later("PIL.Image"), imported_later("pandas")
 
 
 def tables(service: Called) -> None:
