@@ -197,7 +197,9 @@ def test_expired_tickets_leave_the_line_but_keep_their_slots() -> None:
     ended = queue.advance(TIMEOUT_S).ended
     assert set(ended) == {(waiting, End.WAITING), (running, End.RUNNING)}
     assert (queue.queued, queue.in_flight) == (0, 1)
+    assert running.expired
     assert not queue.advance(TIMEOUT_S + 1).ended
+    assert queue.next_event_at() is None
     assert outcome(queue, ticket_of("3", TIMEOUT_S), TIMEOUT_S) == WAITING
     assert names(queue.release(running, TIMEOUT_S + 5).granted) == ["3"]
 
@@ -491,6 +493,37 @@ def test_a_slot_goes_to_who_can_use_it_with_a_fair_chance_where_others_wait(
 
 def test_what_was_learnt_long_ago_refuses_nobody() -> None:
     queue = taught(queue_of(one()), 1.0)
-    assert outcome(queue, ticket_of("", timeout_s=0.9), 0.0) == End.NO_CAPACITY
+    assert outcome(queue, ticket_of("", 1.0, timeout_s=0.9), 1.0) == End.NO_CAPACITY
     now = 2 * FRESH_S
     assert outcome(queue, ticket_of("", now, timeout_s=0.9), now) == RUNNING
+
+
+def test_a_body_that_arrives_after_its_response_began_says_nothing_of_the_first_byte() -> None:
+    queue = queue_of(one())
+    for number in range(ENOUGH):
+        ticket = ticket_of("", 10.0 * number)
+        queue.submit(ticket, ticket.arrived_at)
+        queue.response_began(ticket, ticket.arrived_at + 3.0)
+        ticket.body_received_at = ticket.arrived_at + 5.0
+        queue.release(ticket, ticket.arrived_at + 8.0)
+    assert (queue.service.mean_s, queue.service.least_s) == (3.0, 0.0)
+
+
+def test_nobody_pays_later_for_slots_that_nobody_else_wanted() -> None:
+    queue = queue_of(one())
+    running = ticket_of("b", organization="b")
+    queue.submit(running, 0.0)
+    for now, name in ((0.0, "a"), (1.0, "b")):  # `a` takes a hundred seconds, while `b` waits
+        following = ticket_of(name, organization=name, timeout_s=math.inf)
+        queue.submit(following, now)
+        now += 1.0 if name == "a" else 100.0
+        queue.release(running, now)
+        running = following
+    queue.release(running, 102.0)
+    assert queue.idle
+    running = ticket_of("running", 200.0, organization="c")
+    queue.submit(running, 200.0)
+    for name in ("a1", "a2", "b1", "b2", "b3"):
+        queue.submit(ticket_of(name, 200.0, organization=name[0]), 200.0)
+    order = order_of(queue, running)
+    assert order.index("a1") < order.index("b3")
