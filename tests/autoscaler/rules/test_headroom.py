@@ -195,3 +195,51 @@ def test_headroom_is_considered_once_for_each_rise() -> None:
     headroom.set_demand(0, until + 4)
     headroom.set_demand(1, until + PAUSE_S)
     assert headroom.propose(1, pace, 600.0, until + PAUSE_S).replicas == 2
+
+
+def usually_rising(*levels: int) -> Headroom:
+    weights = rising().to_json(0.0)["1"]
+    return Headroom.from_json({str(level): weights for level in levels}, 0.0, 5)
+
+
+def test_of_several_levels_the_highest_counts_and_none_is_started_twice_within_a_minute() -> None:
+    headroom, pace = usually_rising(1, 2), StartPace(1, SERVICE_S, 20.0)
+    story = (
+        # (now, demand, live, replicas)
+        (0.0, 2, 2, 3),
+        (1.0, 1, 3, 2),  # what the lower level keeps goes on
+        (2.0, 2, 2, 0),  # it was not used a second ago
+        (3.0, 1, 2, 0),
+        (4.0, 2, 3, 3),  # it is there, so to keep it costs little
+        (5.0, 0, 3, 0),
+        (64.9, 2, 1, 2),
+        (65.0, 0, 2, 0),
+        (126.0, 2, 1, 3),
+    )
+    for now, demand, live, replicas in story:
+        headroom.set_demand(demand, now)
+        assert headroom.propose(live, pace, 600.0, now).replicas == replicas, now
+
+
+@pytest.mark.parametrize(("cold_start_s", "replicas"), [(0.5, 2), (20.0, 2), (200.0, 0)])
+def test_no_replica_starts_that_would_be_given_up_before_it_is_ready(
+    cold_start_s: float, replicas: int
+) -> None:
+    headroom, pace = rising(), StartPace(1, SERVICE_S, cold_start_s)
+    headroom.set_demand(1, 0.0)
+    proposal = headroom.propose(1, pace, 600.0, 0.0)
+    assert proposal.replicas == replicas
+    if replicas:
+        assert proposal.next_at > cold_start_s
+
+
+def test_a_stay_of_no_time_is_of_the_shortest_bucket() -> None:
+    headroom = Headroom(0.0, 5)
+    headroom.set_demand(1, 10.0)
+    headroom.set_demand(2, 10.0)
+    headroom.set_demand(0, 10.0 + 1.01 * EDGES[3])
+    learnt_in = {
+        level: [bucket for bucket, weight in enumerate(weights) if weight]
+        for level, weights in headroom.to_json(100.0).items()
+    }
+    assert learnt_in == {"1": [0], "2": [SIZE + 3]}

@@ -120,6 +120,14 @@ def learnt_by(knee: int) -> int:
             id="further down and for longer where requests differ in length",
         ),
         pytest.param(
+            Sharing(24, 0.3, 0),
+            FIRST_SLOTS,
+            1,
+            64,
+            "0:32 57:15 220:32 266:7 311:32 353:48",
+            id="further down after a trial that was not sure",
+        ),
+        pytest.param(
             Sharing(10_000),
             8,
             1,
