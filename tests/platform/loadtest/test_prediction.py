@@ -50,6 +50,22 @@ def test_what_is_learnt_is_read_of_the_answer() -> None:
     assert policy.scale_down_window_s == 10
 
 
+def test_the_service_time_is_the_mean_of_the_last_requests() -> None:
+    line = {"kind": "demand", "revision": 1, "service": "Embedder", "service_s": 0.2}
+    log: list[dict[str, Any]] = [
+        line | {"service_s": 9.0, "arrived": 1},
+        line | {"arrived": 900},
+        line | {"revision": 2, "service_s": 7.0, "arrived": 50},
+        {"kind": "decision", "revision": 1, "service": "Embedder"},
+        line | {"service_s": 0.0, "arrived": 70},
+        line | {"service_s": 0.7, "arrived": 100},
+    ]
+    assert learnt(detail(), log).service_s == pytest.approx((900 * 0.2 + 100 * 0.7) / 1000)
+    assert learnt(detail(), log[2:4]).service_s == 0.5
+    unknown = {"Embedder": {"cold_starts_s": [4.0]}}
+    assert learnt(detail(learnt=unknown), log).service_s > 0
+
+
 def test_one_request_to_a_deployment_that_sleeps_waits_for_one_cold_start() -> None:
     found = predict(learnt(detail()), [1.0], 20.0)
     assert found["wait_s"]["mean"] == pytest.approx(5.0)

@@ -69,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
     plan, bodies = _plan(asked, found, token)
     due_s, duration_s = asked.arrivals(found.name)
     plan = replace(plan, duration_s=duration_s)
-    known = prediction.learnt(_page(ask, found)) if arguments.predict else None
+    known = _learnt(ask, found) if arguments.predict else None
     folder = None if arguments.report is None else _report_folder(arguments.report)
     watched = (ask, found.name) if ask is not None and found.name else None
     progress = Console(stderr=True, highlight=False)
@@ -183,14 +183,15 @@ def _no_header(found: LoadTarget) -> str:
     )
 
 
-def _page(ask: Ask | None, found: LoadTarget) -> Any:
+def _learnt(ask: Ask | None, found: LoadTarget) -> prediction.Learnt:
     """What the platform says of the deployment, to predict by."""
     if ask is None or not found.name:
         raise BadSetting(
             "--predict needs what the platform has learnt of the deployment: name the deployment, "
             "and the platform by --data or --endpoint"
         )
-    return ask(target.page_of(found.name))
+    page = target.page_of(found.name)
+    return prediction.learnt(ask(page), ask(f"{page}/log"))
 
 
 def _foretold(predicted: Mapping[str, Any]) -> str:

@@ -28,6 +28,8 @@ from hotplate.platform.loadtest.observation import ObservedRun
 from hotplate.platform.spec.annotations import binary_of
 from hotplate.platform.spec.label_settings import LabelSettings
 
+REQUESTS = 1000
+"""The mean service time is that of so many of the last requests."""
 READY = ("ready", "unready", "starting")
 """States of a replica that is there at second 0."""
 
@@ -50,9 +52,10 @@ class Learnt:
     """Of one replica; 0 where it uses none."""
 
 
-def learnt(detail: Mapping[str, Any]) -> Learnt:
-    """By the answer of `/api/v1/hotplate/deployments/NAME`. Raises BadSetting where something
-    that is needed is not known yet, or is nothing that arrivals decide."""
+def learnt(detail: Mapping[str, Any], log: Sequence[Mapping[str, Any]] = ()) -> Learnt:
+    """By the answer of `/api/v1/hotplate/deployments/NAME`, and of its `/log`: the decider itself
+    remembers little more than the last ten requests. Raises BadSetting where something that is
+    needed is not known yet, or is nothing that arrivals decide."""
     said = f"--predict: {detail['name']}"
     services = [one for one in detail["live"]["services"] if one["revision"] == detail["serving"]]
     if len(services) != 1:
@@ -67,7 +70,7 @@ def learnt(detail: Mapping[str, Any]) -> Learnt:
     (service,) = services
     name = service["service"]
     memory = detail.get("learnt", {}).get(name) or {}
-    service_s = memory.get("service_s", 0.0)
+    service_s = _service_s(log, service) or memory.get("service_s", 0.0)
     if not service_s or not memory.get("cold_starts_s"):
         unknown = "long its replicas take to start" if service_s else "long a request takes"
         raise BadSetting(
@@ -84,6 +87,19 @@ def learnt(detail: Mapping[str, Any]) -> Learnt:
     there = [one for one in detail["live"]["replicas"] if one["state"] in READY]
     gpus = service.get("gpus") or 0.0
     return Learnt(policy, memory, cold_start_s, service_s, len(there), gpus)
+
+
+def _service_s(log: Sequence[Mapping[str, Any]], service: Mapping[str, Any]) -> float:
+    """The mean of the last requests, by lines of demand, the oldest first; 0 = not known."""
+    requests, whole_s = 0, 0.0
+    for line in reversed(log):
+        mine = (line["revision"], line["service"]) == (service["revision"], service["service"])
+        if line["kind"] == "demand" and mine and line["service_s"]:
+            requests += line["arrived"]
+            whole_s += line["arrived"] * line["service_s"]
+            if requests >= REQUESTS:
+                break
+    return whole_s / requests if requests else 0.0
 
 
 def begun_with(known: Learnt, observed: ObservedRun) -> Learnt:
