@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
+import logging
+import math
 import resource
+from typing import Any
 
+SAY_EVERY_S = 60.0
 _SHORT = frozenset({errno.EMFILE, errno.ENFILE})
 
 
@@ -34,3 +39,20 @@ def short() -> str:
         f"no descriptor is left of the {most} that this process may have open (ulimit -n), or of "
         "the machine's (fs.file-max); raise the limit, or end what holds them"
     )
+
+
+def say_when_short(loop: asyncio.AbstractEventLoop, log: logging.Logger) -> None:
+    """Has what the loop cannot do for want of descriptors, such as accepting a connection, logged
+    as a sentence now and then, in place of a traceback each time."""
+    said_at = -math.inf
+
+    def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        nonlocal said_at
+        error = context.get("exception")
+        if error is None or not are_short(error):
+            loop.default_exception_handler(context)
+        elif loop.time() >= said_at + SAY_EVERY_S:
+            said_at = loop.time()
+            log.warning("%s", short())
+
+    loop.set_exception_handler(handle)

@@ -164,6 +164,7 @@ async def serve(
         )
     )
     descriptors.allow_many()
+    descriptors.say_when_short(asyncio.get_running_loop(), log)
     listener = ApiListener(app)
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -7,7 +7,9 @@ import gzip
 import json
 import logging
 import os
+import resource
 import socket
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -269,3 +271,40 @@ async def registered(door: Door) -> str:
 
 def descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))
+
+
+PROGRAM = """
+import asyncio
+from aiohttp import web
+from hotplate.platform.api.web.listener import ApiListener
+
+async def main():
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda loop, context: print(context["message"], flush=True))
+    print(await ApiListener(web.Application()).start("127.0.0.1", 0), flush=True)
+    await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+
+
+async def test_without_descriptors_it_tries_once_a_second_and_then_accepts_who_waits() -> None:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", PROGRAM), stdout=asyncio.subprocess.PIPE
+    )
+    try:
+        assert process.stdout is not None
+        port = int(await process.stdout.readline())
+        usual = resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
+        used = len(os.listdir(f"/proc/{process.pid}/fd"))
+        resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (used + 2, usual[1]))
+        callers = [await Caller.to(port) for _ in range(20)]
+        assert b"out of system resource" in await process.stdout.readline()
+        resource.prlimit(process.pid, resource.RLIMIT_NOFILE, usual)
+        for caller in callers:  # those, too, that came while there was none
+            assert (await caller.ask("/")).status == 404
+            caller.leave()
+    finally:
+        process.kill()
+        await process.wait()
+    assert (await process.stdout.read()).count(b"\n") < 5

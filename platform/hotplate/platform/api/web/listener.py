@@ -11,6 +11,8 @@ import asyncio
 import errno
 import json
 import logging
+import os
+import socket
 
 from aiohttp import web
 
@@ -21,6 +23,8 @@ log = logging.getLogger("hotplate.api")
 
 GRACE_S = 3.0
 """How long calls may go on at the end; an upload that is cut is sent again."""
+WAITING = 128
+"""Connections that the kernel keeps until they are accepted."""
 
 
 class ApiListener:
@@ -57,7 +61,13 @@ class ApiListener:
 
     async def _listen(self, host: str | None, port: int) -> None:
         loop = asyncio.get_running_loop()
-        server = await loop.create_server(self._admit, host, port, reuse_address=True)
+        # asyncio accepts up to `backlog` connections in a row, and goes on where no descriptor is
+        # left: each failure is logged and tried again a second later, with as many failures of its
+        # own. So it accepts one at a time, and the kernel's queue is made longer behind its back.
+        server = await loop.create_server(self._admit, host, port, reuse_address=True, backlog=1)
+        for each in server.sockets:
+            with socket.socket(fileno=os.dup(each.fileno())) as listening:
+                listening.listen(WAITING)
         self._servers.append(server)
 
     def _admit(self) -> asyncio.Protocol:
