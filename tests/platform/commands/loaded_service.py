@@ -85,6 +85,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         found = self._found()
+        if self.path.startswith("/a?"):
+            self._answer(200, "this is no JSON")
+            return
         self._answer(404 if found is None else self.server.schema_status, json.dumps(found))
 
     def do_POST(self) -> None:

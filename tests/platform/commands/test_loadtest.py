@@ -51,6 +51,8 @@ def refused(capsys: pytest.CaptureFixture[str], *flags: str) -> str:
     [
         (["--shape", "constnat"], "--shape constnat is not one of"),
         (["--shape", "constnat"], "did you mean constant?"),
+        (["--shape", ""], "--shape  is not one of"),
+        (["--task", "--route", "/a?b=1"], "--route /a?b=1 has a query"),
         (["--rate", "nan"], "--rate nan is not a number from 0.0001 to 1e+06 requests/s"),
         (["--rate", "inf"], "--rate inf is not a number"),
         (["--rate", "1e12"], "--rate 1e12 is not a number"),
@@ -186,6 +188,9 @@ def test_a_url_that_nobody_answers_is_refused(
     assert f"{url} does not answer (Connection refused)" in refused(capsys, url)
     assert "does not answer" in refused(capsys, "http://nobody.invalid")
     assert "no platform has run in" in refused(capsys, "embedder")
+    for endpoint in ("nonsense", "http://a b", "http://[::1", f"{service.url}/a?"):
+        said = refused(capsys, "embedder", "--endpoint", endpoint)
+        assert f"{endpoint} is not a platform's URL" in said
     assert "no platform has run in" in refused(capsys, service.url, "--data", "/none")
 
 

@@ -6,6 +6,7 @@ import argparse
 import json
 import urllib.error
 import urllib.request
+from http.client import HTTPException
 from typing import Any
 
 from hotplate.platform.commands import secret_flags
@@ -57,12 +58,16 @@ class ApiClient:
         url = f"{self._endpoint}/api/v1/hotplate{path}"
         headers = {"X-YATAI-API-TOKEN": self._token}
         method = "GET" if content is None else "PUT"
-        request = urllib.request.Request(url, content, headers, method=method)
         try:
+            request = urllib.request.Request(url, content, headers, method=method)
             with urllib.request.urlopen(request, timeout=TIMEOUT_S) as response:
                 return json.load(response)
         except urllib.error.HTTPError as error:
             raise _failure(error) from error
+        except (ValueError, HTTPException) as error:  # it is no URL, or no platform is there
+            raise Unreachable(
+                f"{self._endpoint} is not a platform's URL ({error}): write http://HOST:PORT"
+            ) from error
         except (urllib.error.URLError, OSError) as error:
             reason = getattr(error, "reason", error)
             raise Unreachable(

@@ -157,7 +157,9 @@ def _shapes_text() -> str:
 def asked_load(arguments: argparse.Namespace) -> AskedLoad:
     """Checked, and the payloads read."""
     trace = arguments.trace
-    shape = arguments.shape or ("constant" if trace is None else TRACE)
+    shape = arguments.shape
+    if shape is None:
+        shape = "constant" if trace is None else TRACE
     _check_combination(arguments, shape)
     rate, users, speed = arguments.rate, arguments.users, arguments.speed
     seed, processes = arguments.seed, arguments.processes
@@ -203,6 +205,11 @@ def _check_combination(arguments: argparse.Namespace, shape: str) -> None:
         raise BadSetting(
             "--trace says itself when requests arrive: leave --rate and --users out, and change "
             "its rate by --speed"
+        )
+    if arguments.task and "?" in (arguments.route or ""):
+        raise BadSetting(
+            f"--route {arguments.route} has a query, which a task's calls have of their own: leave "
+            "it out"
         )
     if shape != TRACE and arguments.speed is not None:
         raise BadSetting("--speed is that of a trace: give --trace FILE, or --rate")

@@ -254,6 +254,13 @@ def _exit_status(built: dict[str, Any], done: CarriedOut) -> int:
     """Says why it is not 0."""
     if done.complaint:
         print(f"hotplate: a request failed with {done.complaint}", file=sys.stderr)
+    if not built["kept_up"]:
+        rate = built["rate_per_s"]
+        print(
+            f"hotplate: the load maker did not keep up: it sent {rate['achieved']:g} of "
+            f"{rate['asked']:g} requests/s in time, and the report is marked",
+            file=sys.stderr,
+        )
     held = [sentence(one) for one in built["thresholds"] if not one["ok"]]
     for each in held:
         print(f"hotplate: {each}", file=sys.stderr)

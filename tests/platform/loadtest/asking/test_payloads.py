@@ -79,6 +79,7 @@ def test_a_file_of_something_else_is_refused_with_its_line(
         ('{"a": 1', "is not valid JSON: Expecting ',' delimiter at character 8"),
         ("x" * 5000, "neither JSON nor a file that can be read: File name too long"),
         ("a\0b", "is not a file of JSON"),
+        ("/dev/zero", "has more than 64 MiB"),
         ("", "neither JSON nor a file"),
     ],
 )

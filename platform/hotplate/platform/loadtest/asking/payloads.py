@@ -14,7 +14,7 @@ from hotplate.platform.schema.methods import ServiceMethod
 
 MADE = 32
 """Bodies that are made of one schema: enough that a cache of answers does not answer them all."""
-MOST_BYTES = 256 << 20
+MOST_BYTES = 64 << 20
 """Of all bodies: each process of the load maker has them in memory."""
 
 
@@ -30,12 +30,14 @@ def given(text: str) -> list[bytes]:
         raise BadSetting(f"--payload {_short(text)} is not valid JSON: {_fault(text)}")
     path = Path(text).expanduser()
     try:
-        if path.stat().st_size > MOST_BYTES:
+        with path.open("rb") as file:  # which may be a pipe, or have no end
+            content = file.read(MOST_BYTES + 1)
+        if len(content) > MOST_BYTES:
             raise BadSetting(
                 f"--payload {path} has more than {MOST_BYTES >> 20} MiB, which each process of the "
                 "load test would have in memory; give a part of it"
             )
-        content = path.read_bytes().decode("utf-8-sig")
+        decoded = content.decode("utf-8-sig")
     except OSError as error:
         raise BadSetting(
             f"--payload {_short(text)} is neither JSON nor a file that can be read: "
@@ -43,7 +45,7 @@ def given(text: str) -> list[bytes]:
         ) from error
     except ValueError as error:  # not UTF-8, or a name with a zero
         raise BadSetting(f"--payload {_short(text)} is not a file of JSON: {error}") from error
-    return _lines(path, content)
+    return _lines(path, decoded)
 
 
 def _lines(path: Path, content: str) -> list[bytes]:

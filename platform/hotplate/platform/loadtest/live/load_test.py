@@ -26,7 +26,9 @@ from hotplate.platform.loadtest.samples import NO_ANSWER, RECORD, REFUSALS, Requ
 LOOK_S = 0.5
 """Between two looks at what the processes have written."""
 LEAD_S = 0.5
-"""How long before second 0 the processes, which are ready, are told when it is."""
+"""How long before second 0 the processes, which are ready, are told when it is,"""
+READ_PER_S = 5e6
+"""and for as many arrivals a second longer."""
 START_S = 60.0
 """How long the processes may take until they are ready."""
 READY_LOOK_S = 0.05
@@ -90,8 +92,9 @@ class LoadTest:
             maker.start()
             try:
                 await _ready(maker, stopped)
-                plan = replace(self.plan, started_at=datetime.now(UTC).timestamp() + LEAD_S)
-                second_0 = loop.time() + LEAD_S
+                lead_s = LEAD_S + len(self.due_s) / READ_PER_S
+                plan = replace(self.plan, started_at=datetime.now(UTC).timestamp() + lead_s)
+                second_0 = loop.time() + lead_s
 
                 def clock() -> float:
                     return loop.time() - second_0
@@ -146,7 +149,7 @@ class LoadTest:
         route, many = self.plan.route, f"the first {ALIKE} requests"
         words = self._words(status)
         if status == NO_ANSWER:
-            return f"{self.plan.url}{route} gave {many} no answer{words}: does it still run?"
+            return f"{self.plan.url}{route} gave {many} no answer{words or ': does it still run?'}"
         hint = REMEDIES.get(status, "see what the service logs")
         if 300 <= status < 400:
             hint = "a load test follows no redirect: give the address that is meant"
