@@ -37,15 +37,16 @@ def settings(slots: int, **scaling: object) -> dict[str, object]:
 
 
 @asynccontextmanager
-async def kitchens(folder: Path, ports: int = 10) -> AsyncIterator[Kitchens]:
-    """In the empty folder. `ports` is how many deployments can be made."""
+async def kitchens(folder: Path, ports: int = 10, source: str = KITCHEN) -> AsyncIterator[Kitchens]:
+    """In the empty folder. `ports` is how many deployments can be made; `source` is the bento's,
+    whose service is `Kitchen`."""
     platform = Platform(folder / "data", ports=ports)
     try:
         await platform.start()
         laptop = Laptop(folder / "laptop")
         laptop.home.mkdir()
         await laptop.login(platform)
-        tag = await laptop.build("kitchen", KITCHEN)
+        tag = await laptop.build("kitchen", source)
         await laptop.deploy("first", tag, Kitchen={"scaling": SLEEPY})
         async with RoughClient(platform) as rough:
             yield Kitchens(platform, rough, tag)
