@@ -10,13 +10,14 @@ slowly nor a process that cannot keep up hides what callers wait (coordinated om
 
 from __future__ import annotations
 
-import logging
 import os
 import resource
+import sys
 from pathlib import Path
 from typing import Any
 
 import gevent
+import psutil
 from locust import User, events, task
 from locust.argument_parser import LocustArgumentParser
 from locust.env import Environment
@@ -28,7 +29,7 @@ from plan import Plan
 from share import Share
 
 ENDED = "share_ended"
-"""What a worker tells the master: the error that has ended it, or none."""
+"""What each process says when its share is over: the error that has ended it, or none."""
 WAIT_S = 0.02
 LOOK_S = 1.0
 
@@ -50,10 +51,7 @@ class Arrivals(User):
             Share(plan, runner.worker_index, self._count).run()
         except Exception as raised:  # Locust would go on with the next task
             error = str(raised) if isinstance(raised, OSError | ValueError) else repr(raised)
-        if isinstance(runner, WorkerRunner):
-            runner.send_message(ENDED, {"error": error})
-        else:
-            _end(self.environment, error)
+        runner.send_message(ENDED, {"error": error})
         raise StopUser
 
     def _count(self, latency_s: float, error: str) -> None:
@@ -77,34 +75,44 @@ def add_plan_option(parser: LocustArgumentParser, **_: Any) -> None:
 def prepare(environment: Environment, runner: Runner, **_: Any) -> None:
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    if isinstance(runner, MasterRunner):
-        runner.register_message(ENDED, _hear_of_end)
     if not isinstance(runner, WorkerRunner):
-        gevent.spawn(_end_without_parent, environment, os.getppid())
+        ending = Ending(environment, runner)
+        runner.register_message(ENDED, ending.hear)
+        gevent.spawn(ending.watch, os.getppid())
 
 
-_ended: list[str] = []
+class Ending:
+    """In the process that was started: when everything is over."""
 
+    def __init__(self, environment: Environment, runner: Runner) -> None:
+        self._environment = environment
+        self._runner = runner
+        options: Any = environment.parsed_options
+        self._shares = options.expect_workers if isinstance(runner, MasterRunner) else 1
+        self._workers = options.processes or 0
+        self._over = False
 
-def _hear_of_end(environment: Environment, msg: Message) -> None:
-    """In the master: everything is over with the last worker, or with one that failed."""
-    _ended.append(msg.node_id)
-    error = msg.data["error"]
-    options: Any = environment.parsed_options
-    if error or len(_ended) == options.expect_workers:
-        _end(environment, error)
+    def hear(self, msg: Message, **_: Any) -> None:
+        """All ends with the last share, or with one that failed."""
+        self._shares -= 1
+        if msg.data["error"] or not self._shares:
+            self._end(msg.data["error"])
 
+    def watch(self, parent: int) -> None:
+        """All ends with whoever started it, who would read what comes of it, and with any worker
+        that dies."""
+        own = psutil.Process()
+        while len(own.children()) >= self._workers:
+            if os.getppid() != parent:
+                return self._end("")
+            gevent.sleep(LOOK_S)
+        return self._end("a process of the load maker was killed")
 
-def _end(environment: Environment, error: str) -> None:
-    if error:
-        logging.error(error)
-        environment.process_exit_code = 1
-    assert environment.runner is not None
-    gevent.spawn(environment.runner.quit)
-
-
-def _end_without_parent(environment: Environment, parent: int) -> None:
-    """Whoever started the load test is gone, and nobody would read what comes of it."""
-    while os.getppid() == parent:
-        gevent.sleep(LOOK_S)
-    _end(environment, "")
+    def _end(self, error: str) -> None:
+        if self._over:
+            return
+        self._over = True
+        if error:
+            print(error, file=sys.stderr)
+            self._environment.process_exit_code = 1
+        gevent.spawn(self._runner.quit)

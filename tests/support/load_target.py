@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -47,13 +48,13 @@ class LoadTarget:
 
 
 @asynccontextmanager
-async def load_target() -> AsyncIterator[LoadTarget]:
+async def load_target(tls: ssl.SSLContext | None = None) -> AsyncIterator[LoadTarget]:
     """Listening on a port of this machine."""
     target = LoadTarget()
     app = web.Application()
     app.add_routes(_routes(target))
-    server = TestServer(app)
-    await server.start_server()
+    server = TestServer(app, scheme="https" if tls else "http")
+    await server.start_server(ssl=tls)
     target.url = str(server.make_url("")).rstrip("/")
     try:
         yield target

@@ -6,6 +6,7 @@ import asyncio
 import importlib.util
 import json
 import os
+import ssl
 from array import array
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
@@ -14,6 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from hotplate.platform.errors import CannotStart
@@ -22,6 +24,7 @@ from hotplate.platform.loadtest import samples
 from hotplate.platform.loadtest.load_maker import LoadMaker
 from hotplate.platform.loadtest.plan import LoadPlan
 from hotplate.platform.loadtest.samples import RECORD, RequestSample
+from tests.support.certificates import issue
 from tests.support.load_target import EVENTS, ORGANIZATION, LoadTarget, load_target
 from tests.support.patience import until
 from tests.support.ports import free_port
@@ -186,6 +189,31 @@ async def test_streams_tasks_and_connections_that_end(
     assert target.arrived["GET /stream/get"] == 8
     assert {(s.status, s.has_begun) for s in found["call nobody"]} == {(samples.NO_ANSWER, False)}
     assert "refused" in complaints(tmp_path / "call nobody")[0]["text"]
+
+
+async def test_certificates_are_checked_and_a_process_that_is_killed_is_told(
+    tmp_path: Path, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    certificate, key = issue(tmp_path, "own")
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(certificate, key)
+    fields = {"route": "/echo", "duration_s": 60.0, "processes": 2}
+    due_s = [number / 50 for number in range(3000)]
+    async with load_target(tls) as target:
+        unknown = await make(tmp_path / "unknown", [0.0], url=target.url, route="/echo")
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+        known = await make(tmp_path / "known", due_s, url=target.url, **fields)
+        await ended(unknown)
+        await until(lambda: len(written(tmp_path / "known")) > 50)
+        assert len(target.connections) < len(target.posted)
+        (master,) = (
+            child for child in psutil.Process().children() if str(tmp_path) in str(child.cmdline())
+        )
+        master.children()[0].kill()
+        await until(lambda: not known.running())
+    assert {sample.status for sample in written(tmp_path / "known")} == {200}
+    assert known.last_words == "a process of the load maker was killed"
+    assert "certificate" in complaints(tmp_path / "unknown")[0]["text"]
 
 
 async def test_a_plan_that_is_none_has_last_words(tmp_path: Path, make: Make) -> None:
