@@ -170,3 +170,93 @@ def test_once_the_mean_has_caught_up_only_the_horizon_is_waited_for() -> None:
     at = rule.next_at(demand, Replicas(1), 1, MEAN_S + 1)
     assert MEAN_S + 1 < at <= MEAN_S + 1 + HORIZON * 10.0
     assert rule.next_at(demand, Replicas(1), 1, at) == math.inf
+
+
+ONE_LATE = "1 would wait longer than 1.25 x the 10 s that a new replica needs"
+SAVES = "would save waiting worth more than a start of 10 s"
+
+
+@pytest.mark.parametrize(
+    ("service_s", "queued", "replicas", "price_s", "proposed", "why"),
+    [
+        (60.0, 5, Replicas(), 600.0, 5, "5 requests queued and no replica"),
+        (1.0, 5, Replicas(), 0.0, 1, "5 requests queued and no replica"),
+        (5.0, 5, Replicas(1), 600.0, 4, f"5 requests queued, 3 more replicas {SAVES}"),
+        (5.0, 4, Replicas(1), 0.0, 2, f"4 requests queued, {ONE_LATE}"),
+        (1.0, 5, Replicas(1), 600.0, 1, "1 request in flight and 5 queued fit"),
+        (5.0, 5, Replicas(1, (0.0,)), 0.0, 3, f"5 requests queued, {ONE_LATE}"),
+        (5.0, 4, Replicas(1, (0.0,) * 3), 0.0, 4, "1 request in flight and 4 queued fit"),
+        (5.0, 1, Replicas(1, (0.0,) * 3), 0.0, 2, "1 request in flight and 1 queued fit"),
+        (5.0, 1, Replicas(3), 0.0, 2, "1 request in flight and 1 queued fit"),
+        (5.0, 24, Replicas(8), 600.0, 9, f"24 requests queued, 1 more replica {SAVES}"),
+        (60.0, 1, Replicas(9), 600.0, 2, "1 request in flight and 1 queued fit"),
+    ],
+)
+def test_a_queue_proposes_as_many_replicas_as_help_it(
+    service_s: float, queued: int, replicas: Replicas, price_s: float, proposed: int, why: str
+) -> None:
+    rule = rule_of(price_gpu_s=price_s)
+    demand = Demand(1 if replicas.ready else 0, queued, service_s)
+    rule.observe(demand, 0.0)
+    found = rule.propose(demand, replicas, replicas.live, 0.0)
+    assert (found.replicas, found.why()) == (proposed, why)
+    causes = {"no replica": Cause.WAKE, "fit": Cause.FITS}
+    assert found.cause == next((causes[end] for end in causes if why.endswith(end)), Cause.QUEUED)
+
+
+@pytest.mark.parametrize(
+    ("replicas", "proposed", "why"),
+    [
+        (Replicas(3), 16, "24 requests queued and 10 coming, 25 would wait longer"),
+        (Replicas(), 17, "24 requests queued and 10 coming and no replica"),
+    ],
+)
+def test_of_requests_that_will_come_until_a_replica_is_ready_half_count(
+    replicas: Replicas, proposed: int, why: str
+) -> None:
+    """Two more come each second: twenty in a cold start of ten."""
+    rule = rule_of(most=20, price_gpu_s=0.0)
+    for now in range(13):
+        demand = Demand(1, 2 * now, 5.0)
+        rule.observe(demand, float(now))
+    found = rule.propose(demand, replicas, replicas.live, 12.0)
+    assert found.replicas == proposed
+    assert found.why().startswith(why)
+
+
+@pytest.mark.parametrize(
+    ("concurrency", "in_flight", "replicas"),
+    [
+        (1, [2] * 17, 1),
+        (1, [2] * 18, 2),
+        (1, [2] * 16 + [9] * 2, 2),  # a burst at the end is another rule's
+        (1, [5] * 17 + [2], 2),  # as is a mean that demand has left
+        (10, [20] * 18, 3),
+        (10, [8] * 60, 1),
+    ],
+)
+def test_the_lowest_mean_of_a_whole_horizon_counts(
+    concurrency: int, in_flight: list[int], replicas: int
+) -> None:
+    rule = rule_of(concurrency)
+    for now, each in enumerate(in_flight):
+        found = proposed(rule, each, 0, Replicas(1), float(now))
+    assert found.replicas == replicas
+    assert (found.cause is Cause.DEMAND) is (replicas > 1)
+
+
+def test_what_the_mean_has_proposed_stays_while_the_mean_supports_it() -> None:
+    rule = rule_of()
+    for now in range(18):
+        found = proposed(rule, 2, 0, Replicas(1), float(now))
+    assert (found.replicas, found.cause) == (2, Cause.DEMAND)
+    starting, demand = Replicas(1, (17.0,)), Demand(1, 0, 1.0)
+    for now in range(18, 24):
+        found = proposed(rule, 1, 0, starting, float(now))
+        mean = (2 * (24 - now) + now - 18) / 6
+        assert (found.replicas, found.cause) == (2, Cause.FITS)
+        assert found.why() == f"demand still averages {mean:.1f} over 6 s"
+        assert rule.next_at(demand, starting, 2, float(now)) == now + TICK_S
+    found = proposed(rule, 1, 0, starting, 24.0)
+    assert (found.replicas, found.why()) == (1, "1 request in flight fit")
+    assert rule.next_at(demand, starting, 2, 24.0) == math.inf

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from hotplate.autoscaler.policy import Demand, Policy, Replicas
-from hotplate.autoscaler.rules.growth import SPAN_S, SPANS, Growth
+from hotplate.autoscaler.rules.growth import SPAN_S, SPANS, STEP_S, Growth
 from tests.autoscaler.deciding import asleep, decided
 
 
@@ -27,6 +27,34 @@ def test_what_grew_all_the_time_grows_as_fast_as_where_it_grew_least() -> None:
 )  # fmt: skip
 def test_what_did_not_grow_in_each_span_does_not_grow(counts: dict[float, int]) -> None:
     assert grown(counts).per_s(SPANS * SPAN_S) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("grown_by", "per_s"),
+    [
+        ((3, 6, 9, 12), 1.0),
+        ((12, 3, 9, 6), 1.0),
+        ((12, 9, 3, 6), 1.0),
+        ((12, 9, 6, 3), 1.0),
+        ((9, 9, 9, 9), 3.0),
+        ((9, 9, 9, 0), 0.0),
+        ((0, 9, 9, 9), 0.0),
+    ],
+)
+def test_growth_is_that_of_the_slowest_of_four_spans(
+    grown_by: tuple[int, ...], per_s: float
+) -> None:
+    growth, count = grown({100.0: 5}), 5
+    for number, more in enumerate(grown_by, start=1):
+        count += more
+        growth.record(count, 100.0 + number * SPAN_S)
+    assert growth.per_s(100.0 + SPANS * SPAN_S) == per_s
+
+
+@pytest.mark.parametrize(("later_s", "per_s"), [(0.4, 0.0), (STEP_S, 1 / SPAN_S)])
+def test_changes_within_half_a_second_are_one(later_s: float, per_s: float) -> None:
+    growth = grown({1.0: 1, 4.0: 2, 7.0: 3, 10.0: 4, 10.0 + later_s: 9})
+    assert growth.per_s(10.2 + SPAN_S) == pytest.approx(per_s)
 
 
 def test_changes_that_follow_at_once_count_as_one() -> None:

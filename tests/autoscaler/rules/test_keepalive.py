@@ -118,7 +118,7 @@ def test_memory_survives_a_restart_with_a_new_clock() -> None:
         {"1": [1.0]},
         {"one": [0.0] * 25},
         {"1": ["x"] * 25},
-        {"1": [-1.0] * 25},
+        {"1": [*[0.0] * 24, -1.0]},
         {"1": [math.inf] * 25},
         {"1": [math.nan] * 25},
     ],

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import math
+import random
+from collections import Counter
 
 import pytest
 
 from hotplate.autoscaler.policy import Demand, Replicas
-from hotplate.autoscaler.rules.useful_start import StartPace
+from hotplate.autoscaler.rules.useful_start import StartPace, useful_starts
 from hotplate.autoscaler.rules.waiting_cost import (
+    FEW_REQUESTS,
     LEAST_SAVED,
     price_at_level,
     saved_waiting_s,
@@ -111,3 +114,63 @@ def test_free_slots_and_coming_replicas_serve_first() -> None:
     ):
         demand = Demand(in_flight, queued, 1e6)
         assert worthwhile_starts(demand, replicas, pace, price_s, 0.0, 19) == starts
+
+
+def saved_by_one_more_s(line: float, more: int, pace: StartPace, slots: int) -> float:
+    """What one more start than `more` saves, where `line` requests still wait for `slots`: the
+    i-th of them waits for i times the time in which one slot becomes free."""
+
+    def waited_s(requests: float, slots: int) -> float:
+        return requests * (requests + 1) / 2 * pace.service_s / slots if requests > 0 else 0.0
+
+    line -= more * pace.concurrency
+    if line <= 0:
+        return 0.0
+    if not slots + more:
+        return math.inf
+    slots += more * pace.concurrency
+    return waited_s(line, slots) - waited_s(line - pace.concurrency, slots + pace.concurrency)
+
+
+def by_definition(
+    demand: Demand, replicas: Replicas, pace: StartPace, price_s: float, now: float, most: int
+) -> int:
+    """What `worthwhile_starts` finds: start by start, its price against what it saves."""
+    slots, starting = pace.concurrency, len(replicas.starting_at)
+    ready = replicas.ready * slots
+    live = ready + starting * slots
+    busy = math.ceil(demand.in_flight / slots)
+    most = min(most, busy + useful_starts(demand.queued, pace) - replicas.live)
+    waiting = demand.queued - max(0, ready - demand.in_flight) - starting * slots
+    ages_s = (min(now - at, pace.cold_start_s) for at in replicas.starting_at)
+    begun = (ready * pace.cold_start_s + slots * sum(ages_s)) / pace.service_s
+    few = min(waiting, FEW_REQUESTS)
+    for start in range(max(0, most)):
+        saved_s = sum(
+            math.exp(-begun)
+            * begun**number
+            / math.factorial(number)
+            * saved_by_one_more_s(few - number, start, pace, live)
+            for number in range(max(0, few))
+        )
+        if waiting > FEW_REQUESTS:
+            mean_s = saved_by_one_more_s(waiting - begun, start, pace, live)
+            saved_s = max(saved_s, mean_s)
+        if price_s / pace.cold_start_s * saved_s <= pace.cold_start_s:
+            return start
+    return max(0, most) if waiting > 0 else 0
+
+
+def test_what_is_worth_a_start_is_so_by_definition() -> None:
+    rng = random.Random(1)
+    found: Counter[int] = Counter()
+    for _ in range(2000):
+        pace = StartPace(rng.choice((1, 2, 5)), rng.choice((0.3, 3.0, 30.0)), 10.0)
+        starting = tuple(rng.uniform(-15.0, 0.0) for _ in range(rng.choice((0, 0, 1, 2))))
+        replicas = Replicas(rng.randrange(4), starting)
+        demand = Demand(rng.randrange(9), rng.choice((0, 1, 3, 9, 21, 60)), 0.0)
+        price_s, most = rng.choice((3.0, 30.0, 600.0)), rng.randrange(-1, 12)
+        starts = worthwhile_starts(demand, replicas, pace, price_s, 0.0, most)
+        assert starts == by_definition(demand, replicas, pace, price_s, 0.0, most)
+        found[starts] += 1
+    assert len(found) > 8

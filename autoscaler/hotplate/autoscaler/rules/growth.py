@@ -47,7 +47,4 @@ class Growth:
 
     def _value(self, at: float) -> int:
         """The count at that time, which lies within the spans."""
-        for since, count in reversed(self._steps):
-            if since <= at:
-                return count
-        return 0
+        return next(count for since, count in reversed(self._steps) if since <= at)

@@ -40,7 +40,7 @@ def bucket_of(gap_s: float) -> int:
     """The bucket of a gap of at least 1 s; `BUCKETS` for one longer than an hour."""
     if gap_s > LONGEST_S:
         return BUCKETS
-    return min(BUCKETS - 1, int(2 * math.log2(gap_s / SHORTEST_S)))
+    return int(2 * math.log2(gap_s / SHORTEST_S))
 
 
 class GapHistogram:
