@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import logging
 from collections.abc import AsyncIterator
 from datetime import datetime
 from typing import Any
@@ -94,6 +95,17 @@ async def desk(store: Store, blobs: BlobStore, deployment: Deployment) -> AsyncI
     async with TestClient(TestServer(app)) as client:
         yield Desk(client, tasks)
         await lines.close()
+
+
+async def test_a_gateway_that_leaves_before_it_says_what_waits_is_no_fault(
+    desk: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
+    line = await desk.client.ws_connect("/internal/tasks/line?gateway=g1")
+    await line.close()
+    task_id = await desk.submit()
+    offered = await (await desk.line("g2")).receive_json()
+    assert [one["id"] for one in offered["run"]] == [task_id]
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
 @pytest.mark.parametrize("size_bytes", [2, ROW_BYTES + 1, 3 << 20], ids=["small", "large", "more"])

@@ -8,6 +8,7 @@ the first that starts it. When that one is gone for good, what it had is offered
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import Collection, Sequence
 
@@ -65,7 +66,10 @@ class TaskLinks:
             raise Invalid("gateway: the id of the gateway is missing")
         socket = web.WebSocketResponse(heartbeat=HEARTBEAT_S)
         await socket.prepare(request)
-        waiting = (await socket.receive_json())["waiting"]
+        greeting = await socket.receive()
+        if greeting.type is not WSMsgType.TEXT:  # it has left, or its network has
+            return socket
+        waiting = json.loads(greeting.data)["waiting"]
         self._lines[gateway] = socket
         try:
             self._offer_soon(gateway, waiting)
