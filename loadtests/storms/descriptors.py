@@ -1,5 +1,4 @@
-"""Out of descriptors: control plane, gateway, agent and a replica in turn have none left for
-a while.
+"""Out of descriptors: a replica, agent, gateway and control plane have none left for a while.
 
 The limit of a running process is set to what it has open (prlimit(2)), while idle connections are
 opened to it and its callers go on. What cannot be done is told in a typed error where there is a
@@ -67,7 +66,9 @@ async def _starve(trial: FaultedPlatform, role: str, seconds: float) -> None:
                 full = max(full, len(os.listdir(f"/proc/{pid}/fd")))
                 await asyncio.sleep(0.1)
         trial.verdict.figures[f"no descriptors: {role}: limit, most open"] = [most, full]
-        trial.expect(full >= most, f"{role} had {full} descriptors open of {most}: none lacked")
+        # Who looks sees between two accesses: the last one may just have been given back.
+        lacked = full >= most - 1
+        trial.expect(lacked, f"{role} had {full} descriptors open of {most}: none lacked")
     await trial.recovered(f"no descriptors: {role}")
 
 

@@ -1,5 +1,4 @@
-"""The kernel kills each process in turn for its memory: gateway, control plane, agent and a
-replica.
+"""The kernel kills each process for its memory: gateway, control plane, agent and a replica.
 
 The process is moved into a memory control group of its own whose limit is below what it uses, and
 is asked until the kernel has killed it (the group's own count of kills says so). `up` starts it

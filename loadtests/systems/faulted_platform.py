@@ -119,7 +119,7 @@ class FaultedPlatform:
         headers = {"X-YATAI-API-TOKEN": self.platform.token}
         limit = aiohttp.ClientTimeout(ANSWER_S)
         while not done.is_set():
-            body = self._next_settings() if method == "PUT" else {"seconds": 0.01}
+            body = self.next_settings() if method == "PUT" else {"seconds": 0.01}
             try:
                 async with (
                     aiohttp.ClientSession(timeout=limit, headers=headers) as http,
@@ -135,7 +135,8 @@ class FaultedPlatform:
             with suppress(TimeoutError):
                 await asyncio.wait_for(done.wait(), pause_s)
 
-    def _next_settings(self) -> dict[str, object]:
+    def next_settings(self) -> dict[str, object]:
+        """Of the next revision of the deployment `turning`."""
         self.turns += 1
         envs = [{"name": "TURN", "value": str(self.turns)}]
         return {"bento": self.tag, "services": {"Kitchen": {"scaling": SLEEPY}}, "envs": envs}
@@ -178,7 +179,7 @@ class FaultedPlatform:
         for name in ("steady", "sleeper"):
             async with asyncio.timeout(ANSWER_S):
                 await call(f"{await self.platform.url_of(name)}/cook")
-        body = self._next_settings()
+        body = self.next_settings()
         await self.rough.call("PUT", "/api/v2/deployments/turning", body)
         await self.rough.settled("turning", "running", "scaled-to-zero")
         page = await self.platform.ask("turning")
