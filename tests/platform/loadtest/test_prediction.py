@@ -50,6 +50,22 @@ def test_what_is_learnt_is_read_of_the_answer() -> None:
     assert policy.scale_down_window_s == 10
 
 
+@pytest.mark.parametrize(
+    ("starts_s", "expected_s"),
+    [
+        ([4.0], 4.0),
+        ([1.0, 5.0], 3.0),
+        ([30.0, 1.0, 2.0, 3.0], 2.5),
+        ([0.1, 0.3, 0.3, 3.1, 3.1, 40.0, 0.2, 0.3], 1.0),
+    ],
+)
+def test_a_start_takes_the_mean_without_the_extremes(
+    starts_s: list[float], expected_s: float
+) -> None:
+    memory = {"Embedder": {"cold_starts_s": starts_s, "service_s": 0.5}}
+    assert learnt(detail(learnt=memory)).cold_start_s == pytest.approx(expected_s)
+
+
 def test_the_service_time_is_the_mean_of_the_last_requests() -> None:
     line = {"kind": "demand", "revision": 1, "service": "Embedder", "service_s": 0.2}
     log: list[dict[str, Any]] = [

@@ -42,8 +42,9 @@ class Learnt:
     memory: Mapping[str, Any]
     """The decider's."""
     cold_start_s: float
-    """The mean of the last cold starts. The decider goes by their median; but where some find a
-    standby and some do not, costs and mean waits are by the mean."""
+    """The mean of the middle half of the last cold starts. The decider goes by their median; but
+    where some find a standby and some do not, costs and mean waits are by a mean, and one that a
+    first start without any standby does not spoil."""
     service_s: float
     """The mean time of a request in its replica."""
     ready: int
@@ -83,10 +84,16 @@ def learnt(detail: Mapping[str, Any], log: Sequence[Mapping[str, Any]] = ()) -> 
         Decider(policy, now=0.0, memory=memory)
     except MemoryInvalid as error:
         raise BadSetting(f"{said}: what was learnt cannot be used: {error}") from error
-    cold_start_s = fmean(memory["cold_starts_s"])
+    cold_start_s = _middle_mean(memory["cold_starts_s"])
     there = [one for one in detail["live"]["replicas"] if one["state"] in READY]
     gpus = service.get("gpus") or 0.0
     return Learnt(policy, memory, cold_start_s, service_s, len(there), gpus)
+
+
+def _middle_mean(values: Sequence[float]) -> float:
+    """Without the lowest and the highest quarter."""
+    ordered, quarter = sorted(values), len(values) // 4
+    return fmean(ordered[quarter : len(ordered) - quarter])
 
 
 def _service_s(log: Sequence[Mapping[str, Any]], service: Mapping[str, Any]) -> float:
