@@ -1,6 +1,6 @@
 # Everything works in .venv at the root, made by whichever target comes first.
 .DEFAULT_GOAL := help
-.PHONY: help install lock audit compiled wheel demo test check mutation bench bench-gateway bench-cache bench-gpu gpu fix
+.PHONY: help install lock audit compiled wheel demo test check mutation bench bench-gateway bench-cache bench-gpu gpu promises fix
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -81,6 +81,9 @@ bench-cache: install  ## the cache and the weights beside their peers, as one ta
 
 bench-gpu: install  ## weights to a GPU, beside pinned memory and peers
 	@$(BIN)/python loadtests/bench.py gpu
+
+promises: install  ## what the whole system promises, each proven by a command; QUICK=1 in 15 minutes
+	@$(BIN)/python loadtests/promises.py $(if $(QUICK),--quick) $(FLAGS)
 
 gpu:  ## what a machine with a GPU has to show, in 8 minutes; needs PyTorch, no .venv, no network
 	@$(PYTHON) loadtests/gpu_day.py
