@@ -91,6 +91,7 @@ class Share:
         return clock() - self._zero
 
     def _sleep_until(self, at_s: float) -> None:
+        """Up to 1 ms longer: the event loop's timers have whole milliseconds."""
         left_s = at_s - self._now()
         if left_s > 0:
             gevent.sleep(left_s)
