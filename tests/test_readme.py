@@ -38,21 +38,26 @@ def test_make_knows_what_the_readme_asks_of_it(block: str) -> None:
     subprocess.run(["make", "--dry-run", *block.split()[1:]], cwd=ROOT, check=True, stdout=-1)
 
 
-@pytest.fixture
-def environ(tmp_path: Path) -> dict[str, str]:
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("home")
+
+
+@pytest.fixture(scope="module")
+def environ(home: Path) -> dict[str, str]:
     kept = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     return {
         **kept,
         "PATH": f"{BIN}:{os.environ['PATH']}",
-        "HOME": str(tmp_path),
-        "BENTOML_HOME": str(tmp_path / "bentoml"),
+        "HOME": str(home),
+        "BENTOML_HOME": str(home / "bentoml"),
         "BENTOML_DO_NOT_TRACK": "True",
         "HOTPLATE_PLATFORM__PORT": str(PORT),
         "HOTPLATE_PLATFORM__DEPLOYMENT_PORTS": f"{DEPLOYMENT_PORT}-{PORT + 4}",
     }
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def said(environ: dict[str, str]) -> Iterator[str]:
     """What the block that starts the platform prints; it runs meanwhile."""
     (block,) = [b for b in BLOCKS if "hotplate up" in b]
@@ -102,11 +107,11 @@ def test_what_the_readme_types_works(said: str, environ: dict[str, str]) -> None
 
 @pytest.mark.client
 def test_the_line_to_log_in_with_works_and_names_no_secret(
-    said: str, environ: dict[str, str], tmp_path: Path
+    said: str, environ: dict[str, str], home: Path
 ) -> None:
-    token = (tmp_path / "hotplate" / "admin-token").read_text().strip()
+    token = (home / "hotplate" / "admin-token").read_text().strip()
     assert token not in said
     (line,) = [line for line in said.splitlines() if "cloud login" in line]
-    assert "Logged in" in typed(line, environ, tmp_path)
+    assert "Logged in" in typed(line, environ, home)
     (readmes,) = [b for b in BLOCKS if "cloud login" in b]
     assert "--api-token" not in readmes + line
