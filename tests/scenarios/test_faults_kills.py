@@ -52,13 +52,17 @@ async def rough(harmed: Platform) -> AsyncIterator[RoughClient]:
         yield client
 
 
-@pytest.fixture
-async def url(harmed: Platform, rough: RoughClient, bento: Bento) -> AsyncIterator[str]:
-    """A deployment with one replica that answers."""
-    await rough.deploy("steady", bento.tag)
-    await rough.settled("steady", "running")
-    yield await harmed.url_of("steady")
-    await harmed.delete("steady")
+@pytest.fixture(scope="module")
+def url(harmed: Platform, bento: Bento) -> str:
+    """A deployment with one replica that answers, and that outlives whatever is killed."""
+    return asyncio.run(deploy_steady(harmed, bento))
+
+
+async def deploy_steady(harmed: Platform, bento: Bento) -> str:
+    async with RoughClient(harmed) as rough:
+        await rough.deploy("steady", bento.tag)
+        await rough.settled("steady", "running")
+    return await harmed.url_of("steady")
 
 
 async def kill(pid: int) -> None:
@@ -286,7 +290,7 @@ async def test_ctrl_c_ends_the_replicas_of_a_control_plane_that_has_just_died(
 async def test_everything_outlives_up_and_the_next_up_takes_it_over_and_ends_it(
     harmed: Platform, url: str
 ) -> None:
-    """The last of this file: nothing runs any more when it is done."""
+    """The last that needs the steady deployment: it is deleted."""
     roles = ("agent", "gateway", "control-plane")
     before = [harmed.pid(role) for role in roles]
     async with under_load(CALLERS, f"{url}/cook", seconds=PACE_S) as load:
@@ -300,6 +304,7 @@ async def test_everything_outlives_up_and_the_next_up_takes_it_over_and_ends_it(
     assert await harmed.stop() == 0
     assert harmed.leftovers() == []
     await harmed.start()
+    await harmed.delete("steady")
 
 
 async def test_tasks_outlive_the_gateway_the_control_plane_and_their_replicas(
