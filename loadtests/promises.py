@@ -194,8 +194,8 @@ PROMISES = (
     Promise("14", "the clock jumps by an hour", "typed errors, recovery", "storm", "clocks"),
     Promise("14", "each process meets its memory limit", "recovery", "storm", "memory_kills"),
     Promise("14", "the store becomes read-only", "typed errors, recovery", "storm", "read_only"),
-    Promise("14", "links break, one direction too", "recovery", "later", "its storm is not whole"),
-    Promise("14", "the disk is slow", "typed errors, recovery", "later", "nobody has made it slow"),
+    Promise("14", "links break, one direction too", "recovery", "storm", "partitions"),
+    Promise("14", "the disk is slow", "typed errors, recovery", "storm", "slow_disk"),
     Promise(
         "15",
         "an hour of deploys, scale-ups, kills, uploads and failing clients",

@@ -18,7 +18,7 @@ from hotplate.platform.loadtest.observation import ObservedRun
 from hotplate.platform.loadtest.page import page
 from hotplate.platform.loadtest.plan import LoadPlan
 from hotplate.platform.loadtest.replica_time import by_step, replica_time
-from hotplate.platform.loadtest.samples import RequestSample
+from hotplate.platform.loadtest.samples import KEPT_UP, RequestSample
 from hotplate.platform.loadtest.tally import (
     Steps,
     counts_by_step,
@@ -27,9 +27,6 @@ from hotplate.platform.loadtest.tally import (
 )
 from hotplate.platform.loadtest.thresholds import Threshold
 
-KEPT_UP = 0.98
-"""The least share of the asked rate that the load maker must have achieved: below it the load was
-another one than was asked for, and the figures flatter."""
 JSON, MARKDOWN, HTML = "report.json", "report.md", "report.html"
 
 

@@ -22,6 +22,10 @@ REFUSALS = frozenset({429, 503})
 NO_ANSWER = 0
 """The status of a request whose connection failed, or which took longer than it may."""
 
+KEPT_UP = 0.98
+"""The least share of the asked rate that the load maker must have achieved: below it the load was
+another one than was asked for, and the figures flatter."""
+
 
 class RequestSample(NamedTuple):
     """One request. Seconds are counted from the load test's second 0."""

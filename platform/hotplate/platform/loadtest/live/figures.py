@@ -12,8 +12,6 @@ from hotplate.platform.loadtest.samples import NO_ANSWER, RequestSample
 
 WINDOW_S = 10.0
 """The span of rates and percentiles that are shown."""
-KEPT_UP = 0.98
-"""The share of what was asked that has to have been sent in time."""
 ALIKE = 20
 """Failures of one status, from the first request on, after which a load test is pointless."""
 

@@ -8,8 +8,9 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from hotplate.platform.loadtest.live.figures import KEPT_UP, LoadFigures
+from hotplate.platform.loadtest.live.figures import LoadFigures
 from hotplate.platform.loadtest.observation import Observation
+from hotplate.platform.loadtest.samples import KEPT_UP
 
 LINE_S = 10.0
 """Between two lines where there is no terminal."""
