@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -18,6 +19,7 @@ from hotplate.platform.cli import main
 from tests.platform.commands.loaded_service import LoadedService, route, serving
 from tests.support.patience import PATIENCE_S
 from tests.support.ports import free_port
+from tests.support.small_disk import MIB, fill, small_disk
 
 HEADER = "arrival_s,service_s,deployment,organization\n"
 ORGANIZATIONS = {"key": "hotplate/organization-header", "value": "X-Org"}
@@ -256,6 +258,30 @@ def test_a_report_folder_that_is_not_empty_or_not_writable_is_refused_before_the
     assert "cannot hold a report" in said
     assert "cannot hold a report" in refused(capsys, service.url, "--report", "/proc/none")
     assert service.heard == []
+
+
+def test_a_report_folder_on_a_full_disk_is_refused_before_the_load(
+    service: LoadedService, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with small_disk(tmp_path, MIB):
+        said = refused(capsys, service.url, "--report", str(tmp_path / "report"))
+    assert "cannot hold a report of up to 8 MiB: No space left on device" in said
+    assert service.heard == []
+
+
+def test_a_disk_that_becomes_full_ends_the_load_test_with_a_sentence(
+    service: LoadedService,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with small_disk(tmp_path, MIB):
+        fill(tmp_path, left_bytes=64 << 10)
+        assert main(["loadtest", service.url, "--users", "9", "--duration", "1h"]) == 1
+    err = capsys.readouterr().err
+    assert f"the disk of {tmp_path} is full; name another folder in TMPDIR" in err
+    assert "Traceback" not in err
 
 
 def test_without_locust_the_line_that_installs_it_is_printed(

@@ -44,9 +44,10 @@ def test_on_a_terminal_one_block_changes() -> None:
     file = io.StringIO()
     console = Console(file=file, force_terminal=True, width=100, legacy_windows=False)
     with ProgressDisplay(console, 60.0) as display:
+        display.show_start()
         display.show(-2.0, FIGURES, None)
         display.show(1.0, LoadFigures(None, 7.0, 1, 0, 0, None), SEEN)
     said = file.getvalue()
-    assert "the load begins in 2 s" in said
+    assert "the load maker starts" in said and "the load begins in 2 s" in said
     assert "1 of 60 s: 7.0 requests/s" in said
     assert "\x1b[2K" in said  # the block before was taken away

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -36,6 +37,7 @@ GRACE_S = 10.0
 """How long requests may go on when the load test is ended early."""
 LAST_S = 30.0
 """How much longer than their time limit the last requests are waited for."""
+LEAST_FREE_BYTES = 64 << 10
 WORDS = 500
 """Characters of a service's own words in a sentence."""
 STOPPING = (signal.SIGINT, signal.SIGTERM)
@@ -91,6 +93,7 @@ class LoadTest:
         with _stopping() as stopped:
             maker.start()
             try:
+                display.show_start()
                 await _ready(maker, stopped)
                 lead_s = LEAD_S + len(self.due_s) / READ_PER_S
                 plan = replace(self.plan, started_at=datetime.now(UTC).timestamp() + lead_s)
@@ -115,7 +118,7 @@ class LoadTest:
         by = stopped.result() if stopped.done() else None
         has_sent_all = not plan.users and figures.ended >= len(self.due_s)
         if by is None and ended_at_s < plan.duration_s and not has_sent_all:
-            words = printable(maker.last_words).strip() or "it says nothing"
+            words = printable(maker.last_words).strip() or self._silence()
             raise CannotStart(
                 f"the load maker has ended by itself after {ended_at_s:.0f} s: {words}"
             )
@@ -140,10 +143,17 @@ class LoadTest:
             await asyncio.wait({stopped}, timeout=LOOK_S)
             running = maker.running()
             figures.add(follower.fresh())
-            display.show(clock(), figures.at(clock()), watch.latest if watch else None)
+            asking_s = min(clock(), self.plan.duration_s)
+            display.show(clock(), figures.at(asking_s), watch.latest if watch else None)
             if figures.alike is not None:
                 break
         return figures
+
+    def _silence(self) -> str:
+        """Why there may be no last words: they are written on the same disk as the samples."""
+        if shutil.disk_usage(self.folder).free < LEAST_FREE_BYTES:
+            return f"the disk of {self.folder.parent} is full; name another folder in TMPDIR"
+        return "it says nothing"
 
     def _refusal(self, status: int) -> str:
         route, many = self.plan.route, f"the first {ALIKE} requests"

@@ -24,7 +24,6 @@ class ProgressDisplay:
         self._duration_s = duration_s
         self._live = Live(console=console, auto_refresh=False) if console.is_terminal else None
         self._line_at_s = LINE_S
-        self._said_slow = False
 
     def __enter__(self) -> ProgressDisplay:
         if self._live is not None:
@@ -40,8 +39,13 @@ class ProgressDisplay:
         if self._live is not None:
             self._live.stop()
 
+    def show_start(self) -> None:
+        """Before second 0 is known."""
+        if self._live is not None:
+            self._live.update(Text("the load maker starts"), refresh=True)
+
     def show(self, at_s: float, figures: LoadFigures, seen: Observation | None) -> None:
-        """`at_s`: seconds since second 0, below 0 while the processes start."""
+        """`at_s`: seconds since second 0, below 0 while the processes read the plan."""
         lines = _lines(at_s, self._duration_s, figures, seen)
         if self._live is not None:
             self._live.update(Text("\n".join(lines)), refresh=True)
