@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import resource
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +114,7 @@ class Ending:
             return
         self._over = True
         if error:
-            print(error, file=sys.stderr)
             self._environment.process_exit_code = 1
+            with suppress(OSError):  # where its disk is full, there are no last words
+                print(error, file=sys.stderr)
         gevent.spawn(self._runner.quit)
