@@ -36,7 +36,7 @@ def of_trace(path: Path) -> tuple[Share, float]:
         rows = csv.DictReader(file)
         if "arrival_s" not in (rows.fieldnames or ()):
             raise ValueError(f"{path} has no column arrival_s")
-        arrivals = [float(row["arrival_s"]) for row in rows]
+        arrivals = [float(row["arrival_s"] or "") for row in rows]
     if not arrivals:
         raise ValueError(f"{path} has no requests")
     first_s = min(arrivals)

@@ -9,11 +9,13 @@ as long as they are answered within a second.
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any, ClassVar
 
 from locust import LoadTestShape, events
 from locust.argument_parser import LocustArgumentParser
+from locust.env import Environment
 
 from load_shapes import SHARES, TRACE, Share, of_trace
 
@@ -30,6 +32,20 @@ def add_shape_options(parser: LocustArgumentParser, **_: Any) -> None:
     )
     parser.add_argument("--trace", default="", metavar="FILE", help="CSV with a column arrival_s")
     parser.add_argument("--speed", type=float, default=1.0, help="how fast the trace goes by")
+
+
+@events.init.add_listener
+def check_shape(environment: Environment, **_: Any) -> None:
+    """Ends Locust with a sentence where there is no such trace."""
+    options: Any = environment.parsed_options
+    if options.shape == TRACE and not options.trace:
+        sys.exit("locust: --shape trace needs --trace FILE")
+    if options.speed <= 0:
+        sys.exit(f"locust: --speed {options.speed:g} is not above 0")
+    try:
+        _chosen(options)
+    except (OSError, ValueError) as error:
+        sys.exit(f"locust: --trace {options.trace}: {error}")
 
 
 class ChosenShape(LoadTestShape):

@@ -47,7 +47,8 @@ async def locust(folder: Path, files: str, *flags: object) -> tuple[Rows, str]:
     )
     printed, said = await process.communicate()
     # Each process prints a list; workers have told theirs the master, and print an empty one.
-    rows = json.loads(printed.replace(b"[]\n", b"") or b"[]")
+    _, beginning, rest = printed.decode().partition("[\n")
+    rows, _ = json.JSONDecoder().raw_decode(beginning + rest or "[]")
     return {(row["method"], row["name"]): row for row in rows}, said.decode()
 
 
@@ -94,11 +95,19 @@ async def test_users_follow_a_shape_on_several_processes_and_no_redirect(tmp_pat
     assert users[0] == 0 < users[-1] and users == sorted(users)
 
 
-async def test_an_option_that_cannot_be_used_ends_it_with_a_sentence(tmp_path: Path) -> None:
-    _, said = await locust(
-        tmp_path, "chat", "--host", "http://127.0.0.1", "--payload", "[1", "-t", "1s"
-    )
-    assert "locust: --payload [1: give JSON, or a file" in said
+@pytest.mark.parametrize(
+    ("files", "flags", "sentence"),
+    [
+        ("chat", ["--payload", "[1"], "locust: --payload [1: give JSON, or a file"),
+        ("endpoint shapes", ["--shape", "trace"], "locust: --shape trace needs --trace FILE"),
+        ("endpoint", ["--file", "image=none.png"], "No such file or directory: 'none.png'"),
+    ],
+)
+async def test_an_option_that_cannot_be_used_ends_it_with_a_sentence(
+    tmp_path: Path, files: str, flags: list[str], sentence: str
+) -> None:
+    _, said = await locust(tmp_path, files, "--host", "http://127.0.0.1", "-t", "1s", *flags)
+    assert sentence in said and "Traceback" not in said
 
 
 def test_shapes_are_those_of_hotplate_loadtest(tmp_path: Path) -> None:
