@@ -70,6 +70,8 @@ class Trials:
         for path, mutants in self._chosen.items():
             for mutant in mutants:
                 reaching = _reaching(mutant, reached.tests[str(path)])
+                if mutant.run is None and not reaching:  # nothing but classes of values
+                    reaching = set(items)
                 names = sorted(reaching, key=reached.cost_s.__getitem__)
                 if not names:
                     self.unreached.append(mutant)
