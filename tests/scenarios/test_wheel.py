@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import zipfile
@@ -63,10 +64,11 @@ def run(*command: str | Path) -> str:
 
 def test_it_has_every_file_of_the_sources_and_nothing_else(wheel: Path) -> None:
     files = {
-        path.relative_to(ROOT / source).as_posix()
+        (Path(folder) / name).relative_to(ROOT / source).as_posix()
         for source in SOURCES
-        for path in (ROOT / source / "hotplate").rglob("*")
-        if path.is_file() and "__pycache__" not in path.parts
+        for folder, _, names in os.walk(ROOT / source / "hotplate", followlinks=True)
+        if "__pycache__" not in Path(folder).parts
+        for name in names
     }
     names = set(zipfile.ZipFile(wheel).namelist())
     about = {name for name in names if name.startswith("hotplate-")}
@@ -76,12 +78,19 @@ def test_it_has_every_file_of_the_sources_and_nothing_else(wheel: Path) -> None:
     }
 
 
-def test_only_what_replicas_load_needs_more_than_it_asks_for(installed: Path) -> None:
+def test_only_what_replicas_and_locust_load_needs_more_than_it_asks_for(installed: Path) -> None:
     missing = json.loads(run(installed / "python", "-c", IMPORTS_OF_ALL))
     serving = "hotplate.serving"
     inside = (f"{serving}.streaming.", f"{serving}.weights", f"{serving}.replica.inside.")
-    assert {module: name for module, name in missing.items() if not module.startswith(inside)} == {}
-    assert set(missing.values()) == {"safetensors", "httpx"}
+    assert missing_in(missing, inside) == {"safetensors", "httpx"}
+    locustfiles = ("hotplate.platform.loadtest.locustfiles.",)
+    assert missing_in(missing, locustfiles) == {"gevent", "locust"}
+    others = {module for module in missing if not module.startswith((*inside, *locustfiles))}
+    assert others == set()
+
+
+def missing_in(missing: dict[str, str], beginnings: tuple[str, ...]) -> set[str]:
+    return {name for module, name in missing.items() if module.startswith(beginnings)}
 
 
 @pytest.mark.client
