@@ -1,4 +1,4 @@
-"""What BentoML imports and no replica uses, left out: that saves a quarter of the import's time.
+"""What BentoML imports and no replica uses, left out: that saves a fifth of the import's time.
 
 It is the arbiter of `bentoml serve` (circus, with tornado and pyzmq), the client of BentoCloud
 (with rich), the command line of httpx (with pygments), and pyparsing, from which one file takes
