@@ -401,6 +401,19 @@ def _processes_of(folder: Path) -> dict[int, bytes]:
     return found
 
 
+def test_a_report_is_written_also_where_nobody_reads_what_is_printed(
+    service: LoadedService, tmp_path: Path
+) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    flags = ["--duration", "1s", "--rate", "9", "--report", str(tmp_path / "report")]
+    command = [sys.executable, "-m", "hotplate.platform.cli", "loadtest", service.url, *flags]
+    with os.fdopen(write, "wb") as nobody:
+        ended = subprocess.run(command, stdout=nobody, stderr=subprocess.PIPE, text=True)
+    assert (ended.returncode, ended.stderr) == (1, "")
+    assert json.loads((tmp_path / "report" / "report.json").read_text())["answered"] > 0
+
+
 def test_two_reports_are_compared_without_a_target(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -94,12 +94,11 @@ def run(arguments: argparse.Namespace) -> int:
         begun = prediction.begun_with(known, done.observed)
         foretold = prediction.predict(begun, due_s, duration_s, done.ended_at_s)
         built["prediction"] = prediction.beside(foretold, built)
-    if arguments.json:
-        print(json.dumps(built))
-    else:
-        _print(markdown(built))
-    if folder is not None:
-        report.write(folder, built)
+    try:
+        if folder is not None:
+            report.write(folder, built)
+    finally:  # what was measured is not to be had again
+        _show(arguments, built, markdown(built))
     return _exit_status(built, done)
 
 
@@ -241,10 +240,12 @@ def _report_folder(text: str) -> Path:
     return folder
 
 
-def _print(said: str) -> None:
-    """Markdown as it is, and on a terminal its tables drawn."""
+def _show(arguments: argparse.Namespace, figures: Mapping[str, Any], said: str) -> None:
+    """As JSON, or as Markdown, of which a terminal shows the tables drawn."""
     console = page_console()
-    if console.is_terminal:
+    if arguments.json:
+        print(json.dumps(figures))
+    elif console.is_terminal:
         console.print(Markdown(said))
     else:
         print(said)
@@ -275,8 +276,5 @@ def _compare(arguments: argparse.Namespace) -> int:
             f"--compare reads two reports and loads nothing: leave {arguments.target} out"
         )
     compared = comparison.compare(*map(Path, arguments.compare))
-    if arguments.json:
-        print(json.dumps(compared.to_json()))
-    else:
-        _print(comparison.markdown(compared))
+    _show(arguments, compared.to_json(), comparison.markdown(compared))
     return 0
