@@ -151,6 +151,8 @@ def _all_sent(connection: socket.socket, rest: bytes) -> socket.socket:
     try:
         if rest:
             connection.sendall(rest)
+    except (BrokenPipeError, ConnectionResetError):
+        pass  # a server that wants no more of a body may have answered before it closed
     except BaseException:
         connection.close()
         raise

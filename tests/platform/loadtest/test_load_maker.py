@@ -191,6 +191,23 @@ async def test_streams_tasks_and_connections_that_end(
     assert "refused" in complaints(tmp_path / "call nobody")[0]["text"]
 
 
+async def test_a_server_that_answers_before_it_has_the_body_has_answered(
+    tmp_path: Path, make: Make
+) -> None:
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 8\r\n\r\ntoo much")
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(refuse, "127.0.0.1", 0) as server:
+        host, port = server.sockets[0].getsockname()
+        due_s, body = [number / 10 for number in range(5)], b'"%b"' % (b"x" * 8_000_000)
+        await ended(await make(tmp_path, due_s, [body], url=f"http://{host}:{port}", route="/"))
+    assert [sample.status for sample in written(tmp_path)] == [413] * 5
+    assert complaints(tmp_path)[0] == {"status": 413, "text": "too much"}
+
+
 async def test_certificates_are_checked_and_a_process_that_is_killed_is_told(
     tmp_path: Path, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
