@@ -42,8 +42,9 @@ LINK_BYTES_PER_S = 20e6
 CUT_AFTER_S = 1.5
 """A file takes 5 s at the links' speed."""
 PULL_S = 120.0
-BACK_SHARE = 0.01
-"""Of a file that is pulled after the partition, from the peer."""
+AFTER_BYTES = 16 << 20
+TRIES, TRY_EVERY_S = 12, 8.0
+"""Files that are pulled after the partition, one after another, until some of one is the peer's."""
 NOBODY = "02:00:00:00:00:99"
 """A hardware address that no node has: what is sent there is lost."""
 
@@ -135,9 +136,9 @@ async def _connected(gateway: GatewayProcess) -> bool:
 async def _agents(verdict: Verdict, folder: Path) -> None:
     """An origin and two nodes. The first one has the file; the second one pulls it, and what one of
     them sends to the other is lost from the middle of the pull on."""
+    sizes = {"first": FILE_BYTES, **{f"after-{number}": AFTER_BYTES for number in range(TRIES)}}
     models = [
-        model_file(folder / "origin", FILE_BYTES, f"{name}.safetensors")
-        for name in ("first", "second")
+        model_file(folder / "origin", size, f"{name}.safetensors") for name, size in sizes.items()
     ]
     for losers in ((), (1,), (2,), (1, 2)):
         own = folder / f"lost-{'-'.join(map(str, losers))}"
@@ -203,11 +204,23 @@ async def _pulls(
             f"{what}: {share:.0%} came from the origin, so there was "
             f"{'no partition' if losers else 'one before any was made'}"
         )
-    after = await taker.pull(urls[1], folder / "after.log")
-    back = after["from_peers_bytes"] / FILE_BYTES
-    verdict.figures[f"{what}, and whole again: share from the peer"] = round(back, 2)
-    if back < BACK_SHARE:
-        verdict.broken.append(f"{what}: when it was whole again, {back:.0%} came from the peer")
+    await _whole_again(verdict, what, taker, urls[1:], folder)
+
+
+async def _whole_again(
+    verdict: Verdict, what: str, taker: Agent, urls: Sequence[str], folder: Path
+) -> None:
+    """Notes after how long the peer gives bytes again. It is suspected for 10 s after a silence,
+    and for longer after another one."""
+    now = asyncio.get_running_loop().time
+    began = now()
+    for url in urls:
+        pulled = await taker.pull(url, folder / "after.log")
+        if pulled["from_peers_bytes"]:
+            verdict.figures[f"{what}, and whole again: peer after, s"] = round(now() - began, 1)
+            return
+        await asyncio.sleep(TRY_EVERY_S)
+    verdict.broken.append(f"{what}: {now() - began:.0f} s later nothing comes from the peer")
 
 
 @contextmanager

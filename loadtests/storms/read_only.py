@@ -2,10 +2,9 @@
 
 For SQLite, `LD_PRELOAD` of `programs/faulty_libc.c` has every write and fsync below the data
 directory's database fail with EROFS, as after an error the kernel makes a file system read-only
-under open files. For PostgreSQL its own switch
-(`default_transaction_read_only`) is set. Requests go on, what would change something
-is refused with 503 and a sentence, and when the store takes writes again the same processes do
-everything.
+under open files. For PostgreSQL its own switch (`default_transaction_read_only`) is set. Requests
+go on, what would change something is refused with 503 and a sentence, and when the store takes
+writes again the same processes do everything.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -42,6 +43,18 @@ async def test_a_deploy_ends_ready_and_sleeps_without_requests(world: World) -> 
     await until(lambda: not world.engine.found)
     assert world.store.history.cold_starts(made.id)
     assert "RolloutReady" in [event.kind for event in world.store.history.events(made.id)]
+
+
+async def test_a_step_without_descriptors_is_logged_as_a_sentence_and_repeated(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.engine.failure = OSError(errno.EMFILE, "Too many open files", "replicas")
+    made = world.deploy(least=1)
+    await until(lambda: "this step failed and will be repeated" in caplog.text)
+    assert "Too many open files" in caplog.text
+    assert "Traceback" not in caplog.text
+    world.engine.failure = None
+    await until(lambda: world.status(made) == "running")
 
 
 async def test_a_request_wakes_it_and_the_decision_is_kept_with_its_reason(world: World) -> None:

@@ -22,6 +22,8 @@ class FakeEngine:
         self.wishes: dict[WorkloadKey, int] = {}
         self.removed: list[str] = []
         self.settled = False
+        self.failure: Exception | None = None
+        """What starting and stopping replicas fails with."""
         self._news = asyncio.Event()
         self._made: int = survivors._made if survivors else 0
 
@@ -29,6 +31,8 @@ class FakeEngine:
         pass
 
     async def scale(self, workload: Workload, count: int, *, remove: Collection[str] = ()) -> None:
+        if self.failure:
+            raise self.failure
         key = workload.key
         before = dict(self.found)
         self.wishes[key] = count

@@ -37,6 +37,7 @@ from hotplate.deploy.runtime import Runtime
 from hotplate.deploy.workload import Resources, Workload, WorkloadKey
 from hotplate.machine import foreign_folder
 from hotplate.machine.background import BackgroundTasks
+from hotplate.machine.descriptors import are_short
 
 _REPAIR_PAUSE_S = 1.0
 """Until what is desired is compared again after that has failed (a full disk …)."""
@@ -183,10 +184,12 @@ class LocalEngine(Engine):
             self._wake.clear()
             try:
                 self._step(loop.time())
-            except Exception:  # a bug must not end the loop that starts and stops all replicas
-                log.exception(
+            except Exception as error:  # a bug must not end the loop of all replicas
+                log.error(
                     "desired and existing replicas could not be compared; the next attempt is in "
-                    "a second"
+                    "a second: %s",
+                    error,
+                    exc_info=not are_short(error),
                 )
                 self._wake_at(loop.time() + _REPAIR_PAUSE_S)
 

@@ -30,6 +30,7 @@ from typing import Any
 from hotplate.autoscaler.sharing.amounts import Amounts
 from hotplate.deploy.engine import Engine, Replica
 from hotplate.deploy.errors import UnknownReplica
+from hotplate.machine.descriptors import are_short
 from hotplate.platform.controller.deployment_states import DeploymentStates
 from hotplate.platform.controller.event_recorder import EventRecorder
 from hotplate.platform.controller.gateways.route_links import RouteLinks
@@ -295,12 +296,13 @@ class Controller:
                 tries = self._unknown.pop(deployment_id, UNREAD_TRIES) + 1
                 if tries < UNREAD_TRIES:
                     self._unknown[deployment_id] = tries
-                # A full disk is an operator's to cure: the sentence says so, a traceback would not.
+                # A full disk, or too few descriptors, is an operator's to cure: the sentence says
+                # so, a traceback would not.
                 log.error(
                     "deployment %s: this step failed and will be repeated: %s",
                     deployment_id,
                     error,
-                    exc_info=not isinstance(error, StoreFailed),
+                    exc_info=not isinstance(error, StoreFailed) and not are_short(error),
                 )
                 asyncio.get_running_loop().call_later(RETRY_S, self._look_at, deployment_id)
             # Also after a step that could write nothing.
