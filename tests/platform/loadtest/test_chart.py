@@ -49,7 +49,7 @@ def test_every_subject_has_its_chart_and_only_what_happened_its_curve() -> None:
         "Requests per second": ["asked", "answered", "refused"],
         "Latency, 95th percentile of each step": ["p95_s"],
         "Requests that wait and run": ["queued", "in_flight"],
-        "Replicas": ["starting", "ready"],
+        "Replicas": ["ready", "starting"],
     }
 
 
@@ -72,7 +72,7 @@ def test_a_line_has_a_gap_where_nothing_is_known_and_a_dot_for_a_step_alone() ->
 
 
 def test_replicas_change_all_at_once() -> None:
-    starting, ready = charts(series())[3].curves
+    ready, starting = charts(series())[3].curves
     assert ready.line == "M1 50.00V50.00H2V0.00H3V0.00H4"
     assert starting.area == "M1 100V0.00H2V0.00H3V0.00H4V100Z"
 

@@ -60,6 +60,7 @@ class Chart:
     words: str
     """What somebody hears who does not see it."""
     curves: Sequence[Curve]
+    """The first lies above the others."""
     marks: Sequence[Mark]
 
 
@@ -185,8 +186,8 @@ def _replicas(ready: Values, starting: Values) -> Chart:
     lines = marks(max((value for value in both if value is not None), default=0) or 1.0, MARKS)
     height = _height(0.0, lines[-1])
     curves = [
-        Curve("starting", NAMES["starting"], *_stairs(both, height)),
         Curve("ready", NAMES["ready"], *_stairs(ready, height)),
+        Curve("starting", NAMES["starting"], *_stairs(both, height)),
     ]
     words = "; ".join(
         _highest(NAMES[name], values, number)
