@@ -527,3 +527,30 @@ def test_nobody_pays_later_for_slots_that_nobody_else_wanted() -> None:
         queue.submit(ticket_of(name, 200.0, organization=name[0]), 200.0)
     order = order_of(queue, running)
     assert order.index("a1") < order.index("b3")
+
+
+@pytest.mark.parametrize(
+    ("cancelled", "cold_start_s"), [((), 30.0), ((0,), 30.0), ((1,), 30.0), ((0, 1), 5.0)]
+)
+def test_a_cold_start_lasts_as_long_as_somebody_waits_for_it(
+    cancelled: tuple[int, ...], cold_start_s: float
+) -> None:
+    queue = queue_of()
+    tickets = [ticket_of("1", 10.0, slot=False), ticket_of("2", 10.0)]
+    for ticket in tickets:
+        queue.submit(ticket, 10.0)
+    for index in cancelled:
+        queue.waiting.cancel(tickets[index])
+    queue.submit(ticket_of("3", 35.0), 35.0)
+    queue.set_replicas([one()], 40.0)
+    assert queue.waiting.cold_start_s == cold_start_s
+    assert queue.waiting.cold_start_began_at is None
+
+
+def test_a_cold_start_begins_where_the_last_replica_goes_while_others_wait() -> None:
+    queue, _ = busy_queue(ticket_of("waiting"))
+    assert queue.waiting.cold_start_began_at is None
+    queue.set_replicas([], 20.0)
+    assert queue.waiting.cold_start_began_at == 20.0
+    queue.set_replicas([one(2)], 32.0)
+    assert (queue.waiting.cold_start_s, queue.waiting.cold_start_began_at) == (12.0, None)
