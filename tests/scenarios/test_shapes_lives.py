@@ -37,7 +37,10 @@ async def test_a_service_gets_no_request_before_it_says_that_it_is_ready(
         asked = asyncio.create_task(greet(prefixed, platform.callers_token))
 
         async def stands() -> bool:
-            logs = await platform.ask("prefixed", "/logs?replica=&lines=100")
+            # Without its id, the last replica's log would say it for the one that is to come.
+            ids = [one["id"] for one in await platform.replicas("prefixed", "starting")]
+            paths = [f"/logs?replica={name}&lines=100" for name in ids]
+            logs = [await platform.ask("prefixed", path) for path in paths]
             return "Service Prefixed initialized" in str(logs)
 
         await until(stands)
