@@ -154,6 +154,10 @@ def test_a_run_begins_with_the_replicas_that_were_seen_first() -> None:
             "what was learnt cannot be used",
         ),
         ({"labels": [{"key": "autoscaling/enabled", "value": "true"}]}, "by queries"),
+        (
+            {"labels": [{"key": "hotplate/schedule", "value": "0 8 * * mon-fri=2"}]},
+            "has a schedule",
+        ),
         ({"live": {"services": [], "replicas": []}}, "has 0 services that answer"),
         ({"serving": None}, "has 0 services that answer"),
     ],

@@ -68,6 +68,12 @@ def learnt(detail: Mapping[str, Any], log: Sequence[Mapping[str, Any]] = ()) -> 
         raise BadSetting(
             f"{said} is turned on and off by queries, whatever requests come; leave the flag out"
         )
+    settings = LabelSettings.of(detail["labels"])
+    if settings.schedule:
+        raise BadSetting(
+            f"{said} has a schedule ({settings.schedule}), which the simulator does not follow; "
+            "leave the flag out"
+        )
     (service,) = services
     name = service["service"]
     memory = detail.get("learnt", {}).get(name) or {}
@@ -78,8 +84,7 @@ def learnt(detail: Mapping[str, Any], log: Sequence[Mapping[str, Any]] = ()) -> 
             f"{said} has not shown yet how {unknown}; call it, wait a minute, and try again"
         )
     scaling = detail["config"]["services"].get(name, {}).get("scaling")
-    price = LabelSettings.of(detail["labels"]).price
-    policy = policy_from(scaling, service["concurrency"], price)
+    policy = policy_from(scaling, service["concurrency"], settings.price)
     try:
         Decider(policy, now=0.0, memory=memory)
     except MemoryInvalid as error:
