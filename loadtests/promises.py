@@ -93,9 +93,9 @@ PROMISES = (
         "25 services wake from zero at once, p95",
         "≤ 2 s",
         "storm",
-        "burst --services 25",
-        "burst --services 5",
-        ("errors", "longest"),
+        "burst --services 25 --within 2",
+        "burst --services 5 --within 2",
+        ("errors", "p95"),
         "Knative: 25 in 2 s",
     ),
     Promise(

@@ -19,6 +19,7 @@ ANSWERED_S = 290.0
 def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--requests", type=int, default=1000, help="in all, at once")
     parser.add_argument("--services", type=int, default=1, help="that share them, each at zero")
+    parser.add_argument("--within", type=float, help="seconds: the most that p95 may be")
     parser.add_argument("--replicas", type=int, default=3, help="the most that each may have")
 
 
@@ -28,7 +29,7 @@ async def run(flags: argparse.Namespace, folder: Path) -> Verdict:
         urls = [await _asleep(place, f"k{n}", flags.replicas) for n in range(flags.services)]
         for name in ["first", *(f"k{n}" for n in range(flags.services))]:
             await place.platform.asleep(name)
-        await _burst(urls, flags.requests, verdict)
+        await _burst(urls, flags.requests, flags.within, verdict)
         starts = 0
         for number in range(flags.services):
             starts += len(await place.platform.ask(f"k{number}", "/cold_starts?count=100"))
@@ -43,7 +44,7 @@ async def _asleep(place: Kitchens, name: str, replicas: int) -> str:
     return await place.deploy(name, slots=100, max_replicas=replicas, policy=at_once)
 
 
-async def _burst(urls: list[str], requests: int, verdict: Verdict) -> None:
+async def _burst(urls: list[str], requests: int, within_s: float | None, verdict: Verdict) -> None:
     """Sends all at once, the same number to each, and notes how they ended."""
     began = time.monotonic()
     first_s: dict[str, float] = {}
@@ -69,6 +70,9 @@ async def _burst(urls: list[str], requests: int, verdict: Verdict) -> None:
     verdict.figures["requests"] = len(lasted_s)
     verdict.figures["errors"] = len(errors)
     verdict.figures["longest until a service's first answer, s"] = firsts[-1]
-    verdict.figures["p95 of services' first answers, s"] = firsts[int(0.95 * (len(firsts) - 1))]
+    p95_s = firsts[int(0.95 * (len(firsts) - 1))]
+    verdict.figures["p95 of services' first answers, s"] = p95_s
     verdict.figures["longest until all are answered, s"] = max(lasted_s)
     verdict.broken += errors[:10]
+    if within_s is not None and p95_s > within_s:
+        verdict.broken.append(f"p95 of services' first answers is {p95_s:.1f} s, not {within_s:g}")
