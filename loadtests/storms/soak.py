@@ -42,6 +42,8 @@ NOISE_BYTES = 4 << 20
 SWEPT_S = 150.0
 """How long what nobody uses may stay after the end; the platform's grace is in it."""
 COUNTED_EVERY_S = 10.0
+POOLED = 4
+"""Threads that a role may have more than before: a pool starts each when it is first needed."""
 STEADY_CALLERS = 3
 PACE_S = 0.05
 RUN = Path("/run/hotplate")
