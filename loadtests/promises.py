@@ -160,7 +160,7 @@ PROMISES = (
         "0 violations",
         "storm",
         "history",
-        "history --operations 10000",
+        "history --operations 30000 --round 30000 --every 0.5",
         ("requests", "replicas killed", "gateways killed", "cut", "run again"),
     ),
     Promise(
@@ -187,7 +187,7 @@ PROMISES = (
         "≤ 1.5 x size",
         "storm",
         "swarm",
-        "swarm --nodes 16 --bytes 200000000",
+        "swarm --nodes 16",
         ("8 nodes", "half", "three"),
     ),
     Promise(

@@ -72,7 +72,8 @@ class Count:
         """What is there beyond what there was before, a sentence each."""
         found = self.census.leftovers(before.census)
         counts = {
-            f"threads of {role}": (before.threads[role], self.threads[role]) for role in ROLES
+            f"threads of {role}": (before.threads[role] + POOLED, self.threads[role])
+            for role in ROLES
         }
         counts["mounts"] = (before.mounts, self.mounts)
         counts["folders in /run/hotplate"] = (before.runtime_folders, self.runtime_folders)
