@@ -31,7 +31,7 @@ def main() -> None:
         traceback.print_exc()
         package = str(error.name).partition(".")[0]
         _write(output, {"end": "", "missing": distribution(package)})
-    except Exception as error:
+    except Exception as error:  # the check's verdict, with its traceback above
         traceback.print_exc()
         _write(output, {"end": f"{type(error).__name__}: {error}"})
     else:

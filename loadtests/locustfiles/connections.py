@@ -97,7 +97,7 @@ class Connections:
         answer = Answer(on_piece)
         try:
             _read(connection, answer)
-        except BaseException:
+        except BaseException:  # also when interrupted: closed, and raised again
             connection.close()
             raise
         if answer.should_close():
@@ -141,7 +141,7 @@ class Connections:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if self._tls is not None:
                 return self._tls.wrap_socket(connection, server_hostname=self._host)
-        except BaseException:
+        except BaseException:  # also when interrupted: closed, and raised again
             connection.close()
             raise
         return connection
@@ -153,7 +153,7 @@ def _all_sent(connection: socket.socket, rest: bytes) -> socket.socket:
             connection.sendall(rest)
     except (BrokenPipeError, ConnectionResetError):
         pass  # a server that wants no more of a body may have answered before it closed
-    except BaseException:
+    except BaseException:  # also when interrupted: closed, and raised again
         connection.close()
         raise
     return connection

@@ -70,4 +70,4 @@ def _remove(folder: Path) -> None:
         with suppress(OSError):  # its last process is not reaped yet
             folder.rmdir()
             return
-        time.sleep(0.05)
+        time.sleep(0.05)  # the kernel does not say when a group is empty

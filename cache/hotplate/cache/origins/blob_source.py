@@ -123,7 +123,7 @@ class FsspecOrigin:
             raise unknown(
                 f"origin {self.url} has no {what}; push the bento or model again"
             ) from exc
-        except Exception as exc:
+        except Exception as exc:  # each kind of storage has errors of its own
             raise OriginUnavailable(
                 f"origin {self.url} did not give {what} ({exc or type(exc).__name__}); "
                 "check its URL and credentials"

@@ -39,7 +39,7 @@ class FsspecFiles:
             raise UnknownUrl(f"there is nothing at {url}; check the URL") from exc
         except (ImportError, ValueError) as exc:
             raise UnknownUrl(f"{url} cannot be read: {exc}") from exc
-        except Exception as exc:
+        except Exception as exc:  # each kind of storage has errors of its own
             raise OriginUnavailable(
                 f"{url} cannot be listed ({exc or type(exc).__name__}); "
                 "check the URL and the agent's credentials"
@@ -84,7 +84,7 @@ class FsspecSource:
             now = _version(fs, fs.info(path))
         except FileNotFoundError as exc:
             raise UnknownUrl(f"{self.version.url} is no longer there") from exc
-        except Exception as exc:
+        except Exception as exc:  # each kind of storage has errors of its own
             raise OriginUnavailable(
                 f"{self.version.url} cannot be read ({exc or type(exc).__name__}); "
                 "check the URL and the agent's credentials"

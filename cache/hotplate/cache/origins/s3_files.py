@@ -88,7 +88,7 @@ class S3Files(FsspecFiles):
         try:
             fs, path = self.file_system(version.url)
             return str(fs.sign(path, expiration=_SIGNED_S))
-        except Exception as exc:
+        except Exception as exc:  # each kind of storage has errors of its own
             raise OriginUnavailable(
                 f"{version.url} cannot be signed for ({exc or type(exc).__name__}); "
                 "check the agent's credentials"

@@ -173,7 +173,7 @@ class LocalReplica:
         """Whatever the attempt ends with becomes this replica's state."""
         try:
             self._ended(await self._attempt.run(place.gpus, self._report))
-        except Exception as error:
+        except Exception as error:  # it becomes the replica's state, and is logged there
             await self._broken(error)
 
     async def _broken(self, error: Exception) -> None:

@@ -82,7 +82,7 @@ class StandbyRoutes:
         self._follow(stored)
         try:
             await self._learnt.run(self._learnt.put, KEY, stored)
-        except BaseException:
+        except BaseException:  # also when cancelled: what is not stored is not followed
             self._follow(before)
             raise
         return await self.show(request)

@@ -25,17 +25,17 @@ class Host(SlotWatcher):
     @property
     def draining(self) -> bool:
         """Whether its callers are to leave."""
-        raise NotImplementedError
+        raise NotImplementedError  # the route server's
 
     def exchange(self, caller: Caller, request: RequestHead) -> Exchange:
         """Makes the exchange of a request."""
-        raise NotImplementedError
+        raise NotImplementedError  # the route server's
 
     def begin(self, exchange: Exchange, now: float) -> None:
         """The turn of a request on its connection has come."""
-        raise NotImplementedError
+        raise NotImplementedError  # the route server's
 
     def waits_for_body(self, exchange: Exchange) -> bool:
         """Whether a request waits for its body before it is submitted: not if it is refused in any
         case, or needs no slot."""
-        raise NotImplementedError
+        raise NotImplementedError  # the route server's

@@ -243,7 +243,7 @@ def run(work: Callable[[], int]) -> None:
     status = 1
     try:
         status = work()
-    except BaseException as error:
+    except BaseException as error:  # the last boundary: the log has it, and the process ends
         traceback.print_exc()
         _say_last(error)
     if status:

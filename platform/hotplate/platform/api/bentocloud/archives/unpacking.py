@@ -116,7 +116,7 @@ class Unpacking:
         except (BadArchive, Invalid) as error:
             await self.fail(upload, str(error))
             raise
-        except Exception as error:
+        except Exception as error:  # noted as the upload's end, and raised again
             reason = str(error) if isinstance(error, CacheError) else "unpacking it failed"
             await self._note_failure(artifact, reason)
             raise

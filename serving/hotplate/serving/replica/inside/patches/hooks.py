@@ -64,7 +64,7 @@ class StartWatch(Middleware):
 
         try:
             await self.app(scope, receive, watched)
-        except BaseException as error:
+        except BaseException as error:  # noted, and raised again
             self._failed(error)
             raise
 
