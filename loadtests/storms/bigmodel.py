@@ -90,12 +90,10 @@ class Trial:
 
 
 async def run(flags: argparse.Namespace, folder: Path) -> Verdict:
-    platform, laptop = Platform(folder / "data"), Laptop(folder / "home")
-    laptop.home.mkdir()
+    platform = Platform(folder / "data")
     try:
         await platform.start()
-        await laptop.login(platform)
-        trial = Trial(platform, laptop)
+        trial = Trial(platform, await Laptop.at(folder / "laptop", platform))
         roles = ("control-plane", "agent", "gateway")
         with Watch({role: platform.pid(role) for role in roles}) as watch:
             await big(trial, int(flags.gib * (1 << 30)))

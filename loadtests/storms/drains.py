@@ -13,7 +13,7 @@ from pathlib import Path
 import aiohttp
 
 from loadtests.harness.verdict import Verdict
-from loadtests.systems.kitchens import Kitchens, kitchens, settings
+from loadtests.systems.kitchens import AWAKE, Kitchens, kitchens, service_settings
 from tests.support.patience import until
 
 COOKING_S = 5.0
@@ -37,7 +37,7 @@ class Requests:
 async def run(flags: argparse.Namespace, folder: Path) -> Verdict:
     verdict = Verdict()
     async with kitchens(folder) as place:
-        url = await place.deploy(NAME, slots=flags.in_flight, min_replicas=1, max_replicas=1)
+        url = await place.deploy(NAME, slots=flags.in_flight, **AWAKE)
         async with _load(f"{url}/cook", flags.in_flight) as requests:
             there = await _scaled(place, 1, flags.in_flight)
             seen = set(there)
@@ -55,8 +55,8 @@ async def run(flags: argparse.Namespace, folder: Path) -> Verdict:
 
 async def _scaled(place: Kitchens, count: int, slots: int) -> set[str]:
     """The replicas when there are as many, all ready, after a change of the deployment."""
-    wanted = settings(slots, min_replicas=count, max_replicas=count)
-    await place.rough.update(NAME, place.tag, Kitchen=wanted)
+    wanted = service_settings(slots, min_replicas=count, max_replicas=count)
+    await place.rough.update(NAME, place.bento.tag, Kitchen=wanted)
     found: list[str] = []
 
     async def there() -> bool:

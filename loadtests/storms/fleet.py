@@ -20,14 +20,12 @@ from hotplate.platform.store.deployments import RevisionDraft
 from hotplate.platform.store.parts import Store
 from hotplate.platform.store.records import RolloutOutcome
 from loadtests.harness.verdict import Verdict
+from loadtests.systems.kitchens import AWAKE, Kitchens, kitchens, service_settings
 from tests.support.end_to_end import census
 from tests.support.end_to_end.census import ROLES, Census
-from tests.support.end_to_end.laptop import Laptop
 from tests.support.end_to_end.platform_process import Platform
-from tests.support.end_to_end.rough_client import Bento, RoughClient
 from tests.support.patience import until
 from tests.support.processor import cpu_s
-from tests.support.services.bentos import KITCHEN, SLEEPY
 from tests.support.services.calling import Refused, call
 
 AT_ONCE = 4
@@ -41,7 +39,6 @@ CALM_CORE_SHARE = 0.05
 GROWTH_BYTES = 12 << 20
 """A role may take this much more after the second half of the deploys than after the first:
 allocators keep some memory, but what is kept for each deployment would show."""
-AWAKE = {"min_replicas": 1, "max_replicas": 1}
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -61,14 +58,15 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 @dataclass
 class Fleet:
-    """The platform, its client, and what was found."""
+    """Where its deployments are made, and what was found."""
 
-    platform: Platform
-    laptop: Laptop
-    rough: RoughClient
-    bento: Bento
+    place: Kitchens
     temporary: Path
     verdict: Verdict = field(default_factory=Verdict)
+
+    @property
+    def platform(self) -> Platform:
+        return self.place.platform
 
     def count(self) -> Census:
         return census.take(self.platform, self.temporary)
@@ -99,28 +97,17 @@ async def run(flags: argparse.Namespace, folder: Path) -> Verdict:
     temporary = folder / "tmp"
     temporary.mkdir()
     os.environ["TMPDIR"] = tempfile.tempdir = str(temporary)
-    ports = flags.zero + flags.alive + 10
-    platform = Platform(folder / "data", ports=ports)
-    try:
-        await platform.start()
-        laptop = Laptop(folder / "laptop")
-        laptop.home.mkdir()
-        await laptop.login(platform)
-        tag = await laptop.build("kitchen", KITCHEN)
-        bento = Bento.read(laptop.home / "bentos" / "kitchen" / "v1")
-        async with RoughClient(platform) as rough:
-            fleet = Fleet(platform, laptop, rough, bento, temporary)
-            await laptop.deploy("first", tag, Kitchen={"scaling": SLEEPY})
-            await platform.asleep("first")
-            await _in_turn(fleet, flags.deploys)
-            await _revisions(fleet, flags.revisions)
-            await _asleep(fleet, flags.zero, flags.idle, stored=flags.stored)
-            await _alive(fleet, flags.alive)
+    async with kitchens(folder, ports=flags.zero + flags.alive + 10) as place:
+        fleet, platform = Fleet(place, temporary), place.platform
+        await place.deploy("first")
+        await platform.asleep("first")
+        await _in_turn(fleet, flags.deploys)
+        await _revisions(fleet, flags.revisions)
+        await _asleep(fleet, flags.zero, flags.idle, stored=flags.stored)
+        await _alive(fleet, flags.alive)
         fleet.expect(await platform.stop() == 0, "`hotplate up` did not end well")
         fleet.expect(not platform.processes(), "processes are left after the platform's end")
-        return fleet.verdict
-    finally:
-        platform.destroy()
+    return fleet.verdict
 
 
 async def _in_turn(fleet: Fleet, deploys: int) -> None:
@@ -142,23 +129,19 @@ async def _in_turn(fleet: Fleet, deploys: int) -> None:
 
 
 async def _come_and_go(fleet: Fleet, name: str) -> None:
-    source = KITCHEN.replace('"v1"', f'"{name}"')
-    tag = await fleet.rough.push(fleet.bento.changed(name, {"src/service.py": source}))
-    await fleet.rough.deploy(name, tag, Kitchen={"scaling": SLEEPY})
-    answer = await call(f"{await fleet.platform.url_of(name)}/cook")
+    answer = await fleet.place.come_and_go(name)
     fleet.expect(answer["version"] == name, f"{name} answered as {answer['version']}")
-    await fleet.platform.delete(name)
 
 
 async def _revisions(fleet: Fleet, revisions: int) -> None:
     """Revisions of one deployment, each with a changed variable."""
     url = await fleet.platform.url_of("first")
     before = middle = fleet.count()
-    body = {"bento": "kitchen:v1", "services": {"Kitchen": {"scaling": SLEEPY}}}
+    body = {"bento": "kitchen:v1", "services": {"Kitchen": service_settings()}}
     began = time.monotonic()
     for number in range(revisions):
         envs = [{"name": "NUMBER", "value": str(number)}]
-        await fleet.rough.call("PUT", "/api/v2/deployments/first", {**body, "envs": envs})
+        await fleet.place.rough.call("PUT", "/api/v2/deployments/first", {**body, "envs": envs})
         await _is_ready(fleet, "first")
         if number == revisions // 2:
             middle = fleet.count()
@@ -182,7 +165,7 @@ def _check_growth(fleet: Fleet, middle: Census, after: Census, what: str) -> Non
 async def _asleep(fleet: Fleet, count: int, idle_s: float, *, stored: bool) -> None:
     names = [f"asleep-{number:03d}" for number in range(count)]
     began = time.monotonic()
-    await (_store(fleet, names) if stored else _make(fleet, names, SLEEPY))
+    await (_store(fleet, names) if stored else _make(fleet, names, {}))
     for name in names:
         await fleet.platform.asleep(name)
     figures = fleet.verdict.figures
@@ -202,7 +185,7 @@ async def _asleep(fleet: Fleet, count: int, idle_s: float, *, stored: bool) -> N
     fleet.note_memory("idle with them", fleet.count())
     fleet.expect(await fleet.platform.healthy(), "the platform is not healthy")
     began = time.monotonic()
-    listed = await fleet.laptop.bentoml("deployment", "list")
+    listed = await fleet.place.laptop.bentoml("deployment", "list")
     figures["`bentoml deployment list`, s"] = time.monotonic() - began
     fleet.expect(all(name in listed for name in names), "the list does not name all of them")
     began = time.monotonic()
@@ -251,7 +234,9 @@ async def _make(fleet: Fleet, names: list[str], scaling: Mapping[str, object]) -
 
     async def one(name: str) -> None:
         async with slots:
-            await fleet.rough.deploy(name, "kitchen:v1", Kitchen={"scaling": scaling})
+            await fleet.place.rough.deploy(
+                name, fleet.place.bento.tag, Kitchen=service_settings(**scaling)
+            )
             await _is_ready(fleet, name)
 
     await asyncio.gather(*(one(name) for name in names))

@@ -63,8 +63,7 @@ class Steady:
 async def run(flags: argparse.Namespace, folder: Path) -> Verdict:
     verdict = Verdict()
     async with running(folder / "data") as platform, RoughClient(platform) as rough:
-        laptop = Laptop(folder)
-        await laptop.login(platform)
+        laptop = await Laptop.at(folder / "laptop", platform)
         tag = await laptop.build("kitchen", KITCHEN)
         for name in ("flooded", "steady"):
             await laptop.deploy(name, tag, Kitchen={"scaling": AWAKE})

@@ -48,10 +48,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 async def run(flags: argparse.Namespace, folder: Path) -> Verdict:
-    laptop = Laptop(folder / "laptop")
-    laptop.home.mkdir()
     async with running(folder / "data") as platform, RoughClient(platform) as rough:
-        await laptop.login(platform)
+        laptop = await Laptop.at(folder / "laptop", platform)
         await laptop.deploy("good", await laptop.build("kitchen", KITCHEN), Kitchen=AWAKE)
         await rough.settled("good", "running")
         for name, source in (("vandal", VANDAL), ("stubborn", STUBBORN)):

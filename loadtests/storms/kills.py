@@ -23,14 +23,12 @@ import aiohttp
 
 from loadtests.harness.inspection import children_of, leader_of, settled
 from loadtests.harness.verdict import Verdict
+from loadtests.systems.kitchens import kitchens
 from loadtests.systems.retrying_user import RetryingUser
 from loadtests.systems.steady_load import Failure, SteadyLoad, steady_load
 from tests.support.control_plane.cloud import Refused
-from tests.support.end_to_end.laptop import Laptop
 from tests.support.end_to_end.platform_process import Platform
-from tests.support.end_to_end.rough_client import Bento, RoughClient
 from tests.support.patience import until
-from tests.support.services.bentos import KITCHEN
 
 ROLES = ("control-plane", "gateway", "agent")
 CALLERS = 3
@@ -54,15 +52,11 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 async def run(flags: argparse.Namespace, folder: Path) -> Verdict:
     """At least one point of each operation and of each victim, the others by chance."""
-    platform = Platform(folder / "data")
     rng = random.Random(flags.seed)
-    try:
-        await platform.start()
-        home = folder / "laptop"
-        home.mkdir()
-        bento = await _kitchen(platform, home)
-        async with RoughClient(platform) as rough:
-            user = RetryingUser(platform, rough, bento.tag, rng)
+    async with kitchens(folder) as place:
+        platform = place.platform
+        try:
+            user = RetryingUser(platform, place.rough, place.bento.tag, rng)
             await user.prepare()
             kills = Kills(platform, user, rng)
             if trouble := await kills.rest():
@@ -71,22 +65,10 @@ async def run(flags: argparse.Namespace, folder: Path) -> Verdict:
             async with steady_load(CALLERS, f"{url}/cook", seconds=PACE_S) as load:
                 for number in range(flags.points):
                     await kills.strike(number, load)
-        return kills.verdict(load)
-    finally:
-        if flags.keep:
-            await asyncio.to_thread(_keep_logs, platform, flags.keep)
-        platform.destroy()
-
-
-async def _kitchen(platform: Platform, home: Path) -> Bento:
-    """The bento of the scenarios, pushed; its environment is built by the first deployment."""
-    laptop = Laptop(home)
-    await laptop.login(platform)
-    tag = await laptop.build("kitchen", KITCHEN)
-    bento = Bento.read(home / "bentos" / "kitchen" / "v1")
-    async with RoughClient(platform) as rough:
-        assert await rough.push(bento) == tag
-    return bento
+            return kills.verdict(load)
+        finally:
+            if flags.keep:
+                await asyncio.to_thread(_keep_logs, platform, flags.keep)
 
 
 def _keep_logs(platform: Platform, to: Path) -> None:

@@ -24,7 +24,8 @@ from loadtests.harness.child_process import BenchmarkFailed
 from loadtests.harness.network import Node, network
 from loadtests.harness.verdict import Verdict
 from loadtests.systems.agents import Agent, agent
-from loadtests.systems.faulted_platform import AWAKE, FaultedPlatform, faulted_platform
+from loadtests.systems.faulted_platform import FaultedPlatform, faulted_platform
+from loadtests.systems.kitchens import AWAKE, service_settings
 from loadtests.systems.model_file import model_file
 from loadtests.systems.origins import origin
 from loadtests.systems.silent_relay import Direction, SilentRelay
@@ -83,7 +84,7 @@ async def _gateways(verdict: Verdict, folder: Path, seconds: float) -> None:
         ids = [health["gateway"], *health["peers"]]
         names = (f"far-{number}" for number in itertools.count())
         name = next(n for n in names if rendezvous_owner(f"default/{n}", ids) == ids[0])
-        await trial.rough.deploy(name, trial.tag, Kitchen={"scaling": AWAKE})
+        await trial.rough.deploy(name, trial.tag, Kitchen=service_settings(**AWAKE))
         await trial.rough.settled(name, "running")
         await until(lambda: _owns(second, name, ids[0]))
         for cut in CUTS:

@@ -93,9 +93,7 @@ async def run(flags: argparse.Namespace, folder: Path) -> Verdict:
     platform = Platform(folder / "data")
     try:
         await platform.start()
-        laptop = Laptop(folder / "laptop")
-        laptop.home.mkdir()
-        await laptop.login(platform)
+        laptop = await Laptop.at(folder / "laptop", platform)
         async with RoughClient(platform) as rough:
             if flags.only != "pair":
                 tags = await _pushed(laptop, rough, "kitchen", KITCHEN)

@@ -26,13 +26,11 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from loadtests.harness.verdict import Verdict
-from loadtests.systems.kitchens import Kitchens, kitchens, settings
+from loadtests.systems.kitchens import Kitchens, kitchens
 from loadtests.systems.steady_load import SteadyLoad, steady_load
 from tests.support.end_to_end import census
 from tests.support.end_to_end.census import ROLES, Census
-from tests.support.end_to_end.rough_client import Bento
 from tests.support.patience import until
-from tests.support.services.bentos import KITCHEN
 from tests.support.services.calling import Refused, call, process_of
 
 SLOPE_BYTES_PER_S = (1 << 20) / 600
@@ -89,7 +87,6 @@ class Soak:
     """One run."""
 
     place: Kitchens
-    bento: Bento
     temporary: Path
     rng: random.Random
     done: Counter[str] = field(default_factory=Counter)
@@ -115,10 +112,9 @@ async def run(flags: argparse.Namespace, folder: Path) -> Verdict:
     os.environ["TMPDIR"] = tempfile.tempdir = str(temporary)
     verdict = Verdict()
     async with kitchens(folder) as place:
-        bento = Bento.read(folder / "laptop" / "bentos" / "kitchen" / "v1")
-        soak = Soak(place, bento, temporary, random.Random(flags.seed))
+        soak = Soak(place, temporary, random.Random(flags.seed))
         url = await place.deploy("steady", slots=8, min_replicas=1)
-        await place.deploy("victim", slots=1, min_replicas=0, max_replicas=3)
+        await place.deploy("victim", max_replicas=3)
         for churn in (_come_and_go, _scale_up, _kill, _fail_uploads, _leave):
             await churn(soak)
         before = await _at_rest(soak)
@@ -162,12 +158,7 @@ _numbers = itertools.count()
 async def _come_and_go(soak: Soak) -> None:
     """A bento that nobody has seen is uploaded, deployed, called and deleted."""
     name = f"passing-{next(_numbers)}"
-    source = KITCHEN.replace('"v1"', f'"{name}"')
-    rough, platform = soak.place.rough, soak.place.platform
-    tag = await rough.push(soak.bento.changed(name, {"src/service.py": source}))
-    await rough.deploy(name, tag, Kitchen=settings(1))
-    answer = await call(f"{await platform.url_of(name)}/cook")
-    await platform.delete(name)
+    answer = await soak.place.come_and_go(name)
     assert answer["version"] == name, f"{name} answered as {answer['version']}"
 
 
@@ -195,7 +186,7 @@ async def _kill(soak: Soak) -> None:
 async def _fail_uploads(soak: Soak) -> None:
     """A client that goes away in the middle of an upload, and one whose tar is none."""
     name = f"broken-{next(_numbers)}"
-    bento = soak.bento.changed(name, {"src/padding": "x" * (2 << 20)})
+    bento = soak.place.bento.changed(name, {"src/padding": "x" * (2 << 20)})
     one = await soak.place.rough.register("bento", bento.name, bento.version, bento.manifest)
     await soak.place.rough.send_half(f"{one}/upload", bento.tar())
     await soak.place.rough.refusal("PUT", f"{one}/upload", data=b"no tar" * 1000)
@@ -221,7 +212,6 @@ def _whole_request(host: str) -> bytes:
 async def _at_rest(soak: Soak) -> Count:
     """What there is when nothing comes or goes: the steady deployment's replica alone runs."""
     await soak.place.platform.asleep("victim")
-    await soak.place.platform.asleep("first")
     last = soak.count()
 
     async def unchanged() -> bool:

@@ -29,9 +29,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 async def run(flags: argparse.Namespace, folder: Path) -> Verdict:
     verdict = Verdict()
     async with running(folder / "data") as platform:
-        laptop = Laptop(folder / "laptop", typed=True)
-        laptop.home.mkdir()
-        await laptop.login(platform)
+        laptop = await Laptop.at(folder / "laptop", platform, typed=True)
         tag = await laptop.build(NAME, DEAF)
         await laptop.deploy(NAME, tag, Deaf={"scaling": SLEEPY})
         handshakes_s = await _visit(platform, flags.callers)

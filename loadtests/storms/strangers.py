@@ -35,9 +35,7 @@ async def run(flags: argparse.Namespace, folder: Path) -> Verdict:
     verdict, places = Verdict(), asyncio.Semaphore(flags.at_once)
     deploys_s: list[float] = []
     async with running(folder / "data") as platform:
-        laptop = Laptop(folder / "laptop", typed=True)
-        laptop.home.mkdir()
-        await laptop.login(platform)
+        laptop = await Laptop.at(folder / "laptop", platform, typed=True)
 
         async def one(name: str) -> None:
             async with places:

@@ -70,9 +70,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 async def run(flags: argparse.Namespace, folder: Path) -> Verdict:
     example, verdict = BENTOS[flags.bento], Verdict()
     async with running(folder / "data") as platform:
-        laptop = Laptop(folder / "laptop", typed=True)
-        laptop.home.mkdir()
-        await laptop.login(platform)
+        laptop = await Laptop.at(folder / "laptop", platform, typed=True)
         project = laptop.home / "project"
         shutil.copytree(EXAMPLES / example.folder, project)
         if example.model:

@@ -12,23 +12,21 @@ import json
 import re
 from collections import Counter
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import aiohttp
 
 from loadtests.harness.verdict import Verdict
+from loadtests.systems.kitchens import AWAKE, kitchens, service_settings
 from tests.support.control_plane.cloud import Refused
 from tests.support.end_to_end.census import ROLES
-from tests.support.end_to_end.laptop import Laptop
 from tests.support.end_to_end.platform_process import Platform
-from tests.support.end_to_end.rough_client import Bento, RoughClient
+from tests.support.end_to_end.rough_client import RoughClient
 from tests.support.patience import until
-from tests.support.services.bentos import KITCHEN, SLEEPY
 from tests.support.services.calling import call
 
-AWAKE = {"min_replicas": 1, "max_replicas": 1}
 PACE_S = 0.1
 ANSWER_S = 40.0
 _TRACEBACK = re.compile(r"^Traceback .*?\n((?:[ |].*\n)*)(\S.*)", re.MULTILINE)
@@ -139,7 +137,7 @@ class FaultedPlatform:
         """Of the next revision of the deployment `turning`."""
         self.turns += 1
         envs = [{"name": "TURN", "value": str(self.turns)}]
-        return {"bento": self.tag, "services": {"Kitchen": {"scaling": SLEEPY}}, "envs": envs}
+        return {"bento": self.tag, "services": {"Kitchen": service_settings()}, "envs": envs}
 
     async def recovered(self, fault: str, restarted: Sequence[str] = ()) -> None:
         """Waits until a request, a wake from zero and a roll-out work; in the same processes, but
@@ -190,24 +188,16 @@ class FaultedPlatform:
 async def faulted_platform(
     folder: Path, verdict: Verdict, environ: Mapping[str, str] | None = None, settings: str = ""
 ) -> AsyncIterator[FaultedPlatform]:
-    """`environ` is the platform's, over ours; `settings` are lines of its `hotplate.toml`."""
-    async with AsyncExitStack() as stack:
-        platform = Platform(folder / "data", environ=environ, settings=settings)
-        stack.callback(platform.destroy)
-        await platform.start()
-        laptop = Laptop(folder / "laptop")
-        laptop.home.mkdir()
-        await laptop.login(platform)
-        tag = await laptop.build("kitchen", KITCHEN)
-        rough = await stack.enter_async_context(RoughClient(platform))
-        await rough.push(Bento.read(laptop.home / "bentos" / "kitchen" / "v1"))
-        await rough.deploy("steady", tag, Kitchen={"scaling": AWAKE})
-        await rough.settled("steady", "running")
+    """`environ` and `settings` are the platform's, as `kitchens` takes them."""
+    async with kitchens(folder, environ=environ, settings=settings) as place:
+        await place.deploy("steady", **AWAKE)
         for name in ("sleeper", "turning"):
-            await rough.deploy(name, tag, Kitchen={"scaling": SLEEPY})
-            await rough.settled(name, "running", "scaled-to-zero")
+            await place.deploy(name)
+        platform = place.platform
         pids = {role: platform.pid(role) for role in ROLES}
-        yield FaultedPlatform(platform, rough, tag, verdict, pids, log_sizes(platform))
+        yield FaultedPlatform(
+            platform, place.rough, place.bento.tag, verdict, pids, log_sizes(platform)
+        )
 
 
 def log_sizes(platform: Platform) -> dict[str, int]:

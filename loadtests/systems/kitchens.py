@@ -1,16 +1,21 @@
-"""A platform on which the bento `kitchen:v1` was deployed once: its environment exists."""
+"""A platform to which the bento `kitchen:v1` was pushed; its first deployment builds the
+environment."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tests.support.end_to_end.laptop import Laptop
-from tests.support.end_to_end.platform_process import Platform
-from tests.support.end_to_end.rough_client import RoughClient
+from tests.support.end_to_end.platform_process import DEPLOYMENT_PORTS, Platform
+from tests.support.end_to_end.rough_client import Bento, RoughClient
 from tests.support.services.bentos import KITCHEN, SLEEPY
+from tests.support.services.calling import call
+
+AWAKE = {"min_replicas": 1, "max_replicas": 1}
 
 
 @dataclass(frozen=True)
@@ -18,18 +23,30 @@ class Kitchens:
     """Where deployments of the bento are made."""
 
     platform: Platform
+    laptop: Laptop
     rough: RoughClient
-    tag: str
+    bento: Bento
 
-    async def deploy(self, name: str, *, slots: int, **scaling: object) -> str:
-        """The URL of a deployment that runs. Its scaling is `SLEEPY`, changed by `scaling`."""
-        await self.rough.deploy(name, self.tag, Kitchen=settings(slots, **scaling))
+    async def deploy(self, name: str, *, slots: int = 1, **scaling: object) -> str:
+        """The URL of a deployment that runs, or has run. Its scaling is `SLEEPY`, changed by
+        `scaling`."""
+        await self.rough.deploy(name, self.bento.tag, Kitchen=service_settings(slots, **scaling))
         await self.rough.settled(name, "running", "scaled-to-zero")
         return await self.platform.url_of(name)
 
+    async def come_and_go(self, name: str) -> dict[str, Any]:
+        """Uploads, deploys, calls and deletes a bento that nobody has seen; the answer, whose
+        `version` is the name."""
+        source = KITCHEN.replace('"v1"', f'"{name}"')
+        tag = await self.rough.push(self.bento.changed(name, {"src/service.py": source}))
+        await self.rough.deploy(name, tag, Kitchen=service_settings())
+        answer: dict[str, Any] = await call(f"{await self.platform.url_of(name)}/cook")
+        await self.platform.delete(name)
+        return answer
 
-def settings(slots: int, **scaling: object) -> dict[str, object]:
-    """Of the service, as the API takes them."""
+
+def service_settings(slots: int = 1, /, **scaling: object) -> dict[str, object]:
+    """As the API takes them."""
     return {
         "scaling": {**SLEEPY, **scaling},
         "config_overrides": {"traffic": {"concurrency": slots, "timeout": 300}},
@@ -37,18 +54,25 @@ def settings(slots: int, **scaling: object) -> dict[str, object]:
 
 
 @asynccontextmanager
-async def kitchens(folder: Path, ports: int = 10, source: str = KITCHEN) -> AsyncIterator[Kitchens]:
-    """In the empty folder. `ports` is how many deployments can be made; `source` is the bento's,
-    whose service is `Kitchen`."""
-    platform = Platform(folder / "data", ports=ports)
+async def kitchens(
+    folder: Path,
+    *,
+    source: str = KITCHEN,
+    ports: int = DEPLOYMENT_PORTS,
+    environ: Mapping[str, str] | None = None,
+    settings: str = "",
+) -> AsyncIterator[Kitchens]:
+    """In the empty folder. `source` is the bento's, whose service is `Kitchen`; `ports` is how many
+    deployments can be made, `environ` the platform's, over ours; `settings` are lines of its
+    `hotplate.toml`."""
+    platform = Platform(folder / "data", ports=ports, environ=environ, settings=settings)
     try:
         await platform.start()
-        laptop = Laptop(folder / "laptop")
-        laptop.home.mkdir()
-        await laptop.login(platform)
-        tag = await laptop.build("kitchen", source)
-        await laptop.deploy("first", tag, Kitchen={"scaling": SLEEPY})
+        laptop = await Laptop.at(folder / "laptop", platform)
+        await laptop.build("kitchen", source)
+        bento = Bento.read(laptop.home / "bentos" / "kitchen" / "v1")
         async with RoughClient(platform) as rough:
-            yield Kitchens(platform, rough, tag)
+            await rough.push(bento)
+            yield Kitchens(platform, laptop, rough, bento)
     finally:
         platform.destroy()

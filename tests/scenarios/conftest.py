@@ -35,9 +35,7 @@ def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
 @pytest.fixture(scope="session")
 def laptop(tmp_path_factory: pytest.TempPathFactory, platform: Platform) -> Laptop:
     """A laptop that is logged in to the platform."""
-    laptop = Laptop(tmp_path_factory.mktemp("laptop"))
-    asyncio.run(laptop.login(platform))
-    return laptop
+    return asyncio.run(Laptop.at(tmp_path_factory.mktemp("laptop"), platform))
 
 
 @pytest.fixture

@@ -36,9 +36,7 @@ TOLD_S = 5.0
 @pytest.fixture(scope="module")
 def other(platform: Platform, tmp_path_factory: pytest.TempPathFactory) -> Laptop:
     """A laptop that has nothing but a login."""
-    laptop = Laptop(tmp_path_factory.mktemp("other"))
-    asyncio.run(laptop.login(platform))
-    return laptop
+    return asyncio.run(Laptop.at(tmp_path_factory.mktemp("other"), platform))
 
 
 def files(folder: Path) -> dict[str, bytes]:

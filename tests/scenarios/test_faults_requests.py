@@ -20,8 +20,7 @@ pytestmark = [pytest.mark.client, pytest.mark.usefixtures("unharmed")]
 async def test_a_token_that_is_no_longer_good_is_told_with_what_to_do(
     platform: Platform, tmp_path: Path
 ) -> None:
-    other = Laptop(tmp_path)
-    await other.login(platform)
+    other = await Laptop.at(tmp_path, platform)
     context = tmp_path / ".yatai.yaml"
     context.write_text(context.read_text().replace(platform.token, "revoked"))
     said = await other.bentoml("deployment", "list", fails=True)

@@ -29,11 +29,9 @@ async def test_a_full_disk_refuses_uploads_in_a_sentence_and_fails_no_request(
     platform: Platform, bento: Bento, tmp_path: Path
 ) -> None:
     (tmp_path / "disk").mkdir()
-    laptop = Laptop(tmp_path / "home")
-    laptop.home.mkdir()
     with small_disk(tmp_path / "disk", 200 * MIB) as disk:
         async with running(disk / "data", environments_of=platform) as mine:
-            await laptop.login(mine)
+            laptop = await Laptop.at(tmp_path / "home", mine)
             await laptop.python(SAVE)
             async with RoughClient(mine) as rough:
                 awake = {"min_replicas": 1, "max_replicas": 1}

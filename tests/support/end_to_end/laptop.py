@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from tests.support.end_to_end.forks import run
 from tests.support.end_to_end.platform_process import BIN, Platform, exit_of
@@ -23,6 +23,14 @@ class Laptop:
     home: Path
     typed: bool = False
     """Each command starts the `bentoml` from the path, as a user does, and imports it again."""
+
+    @classmethod
+    async def at(cls, home: Path, platform: Platform, *, typed: bool = False) -> Self:
+        """One that is logged in to the platform, in a folder that is made if there is none."""
+        laptop = cls(home, typed)
+        laptop.home.mkdir(exist_ok=True)
+        await laptop.login(platform)
+        return laptop
 
     async def login(self, platform: Platform) -> str:
         where = ("--endpoint", platform.url, "--api-token", platform.token)
