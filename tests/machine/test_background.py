@@ -124,7 +124,7 @@ async def test_a_thread_has_ended_when_its_caller_that_was_cancelled_twice_has()
         go_on.wait(PATIENCE_S)
         ended.append(text)
 
-    caller = asyncio.create_task(thread_to_its_end(write, "written"))
+    caller = asyncio.create_task(thread_to_its_end(asyncio.to_thread(write, "written")))
     await asyncio.to_thread(begun.wait, PATIENCE_S)
     for _ in range(2):
         caller.cancel()

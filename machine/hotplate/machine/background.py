@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 class BackgroundTasks:
@@ -63,12 +65,13 @@ async def until_done(work: Coroutine[Any, Any, object]) -> None:
     task.result()
 
 
-async def thread_to_its_end(work: Callable[..., None], *arguments: Any) -> None:
-    """Runs `work` in a thread and, when cancelled, still waits until it has ended: a thread cannot
-    be interrupted, and what it writes to may be removed next."""
-    running = asyncio.ensure_future(asyncio.to_thread(work, *arguments))
+async def thread_to_its_end(work: Coroutine[Any, Any, T]) -> T:
+    """What `work` returns, which waits for a thread; when cancelled, it still waits until that has
+    ended: a thread cannot be interrupted, and what it writes to may be removed next."""
+    running = asyncio.ensure_future(work)
+    running.add_done_callback(retrieve_error)
     try:
-        await asyncio.shield(running)
+        return await asyncio.shield(running)
     except asyncio.CancelledError:
         await until_done(asyncio.wait({running}))
         raise

@@ -25,6 +25,7 @@ from hotplate.deploy.local.records import ENDED_LOGS_KEPT
 from hotplate.deploy.local.settings import LocalSettings
 from hotplate.deploy.process.backoff import BackoffSettings
 from hotplate.deploy.workload import Resources
+from tests.support import patience
 from tests.support.deploy.fake_runtime import MACHINE, QUICK, FakeRuntime, workload
 from tests.support.deploy.running import pid_of, runs, started, states, until, zombies
 from tests.support.patience import PATIENCE_S
@@ -385,3 +386,37 @@ async def test_a_replica_stopped_before_it_began_leaves_nothing(tmp_path: Path) 
             await asyncio.sleep(0)
             await engine.scale(workload(), 0)
         await until(engine, states())
+
+
+async def test_a_replica_stopped_while_its_folder_is_emptied_leaves_nothing(
+    tmp_path: Path,
+) -> None:
+    """What an earlier attempt wrote is removed in a thread, which nobody can interrupt."""
+    (tmp_path / "broken").touch()
+    async with running(tmp_path) as engine:
+        for _ in range(4):  # of two that remove the same folders, either may be the one that fails
+            await stop_while_its_folder_is_emptied(engine, tmp_path)
+            assert os.listdir(tmp_path / "replicas") == []
+
+
+async def stop_while_its_folder_is_emptied(engine: LocalEngine, directory: Path) -> None:
+    await engine.scale(workload(broken=str(directory / "broken")), 1)
+    (replica,) = await until(engine, states(S.BACKOFF))
+    work = directory / f"replicas/{replica.id}/work"
+    for number in range(500):
+        (work / str(number)).mkdir()
+    await until(engine, states(S.STARTING))
+    await patience.until(lambda: len(os.listdir(work)) < 500)
+    await engine.scale(workload(), 0)
+    await until(engine, states())
+
+
+async def test_the_runtime_forgets_a_replica_that_never_had_a_process(tmp_path: Path) -> None:
+    runtime = FakeRuntime()
+    runtime.hangs, runtime.builds = True, "its build"
+    async with running(tmp_path, runtime) as engine:
+        await engine.scale(workload(), 1)
+        await until(engine, lambda replicas: any(each.build_log for each in replicas))
+        await engine.scale(workload(), 0)
+        await until(engine, states())
+        assert runtime.kept == [[]]

@@ -6,6 +6,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -74,7 +75,8 @@ class FakeRuntime:
 
     async def keep(self, directory: str, *, ended: bool) -> None:
         if ended:
-            self.kept.append(sorted(os.listdir(directory)))
+            with suppress(FileNotFoundError):  # it was stopped before its folder was made
+                self.kept.append(sorted(os.listdir(directory)))
 
     async def self_report(self, directory: str) -> Mapping[str, Any] | None:
         return {"answers": "anything"} if _up_at(directory) else None

@@ -28,6 +28,7 @@ from hotplate.deploy.sandbox import resource_limits as guard
 from hotplate.deploy.sandbox.process_scope import REPLICA_DIR, ProcessScope
 from hotplate.deploy.workload import Workload
 from hotplate.machine import foreign_folder
+from hotplate.machine.background import thread_to_its_end
 from hotplate.machine.unix_address import address_of, listen
 
 LISTEN_BACKLOG = 2048
@@ -167,7 +168,7 @@ class Attempt:
         """SIGTERM, grace, SIGKILL; returns once nothing of it runs."""
         if self.process is not None:
             await self.process.terminate(grace_s)
-            await self._keep(ended=True)
+        await self._keep(ended=True)
         self._leave_nothing()
 
     def _leave_nothing(self) -> None:
@@ -194,7 +195,8 @@ class Attempt:
             report(ReplicaState.STARTING, BUILDING if log else PREPARING)
 
         records = self._context.host.records
-        directory = await foreign_folder.aside_for_long(records.empty_work, self._replica)
+        emptying = foreign_folder.aside_for_long(records.empty_work, self._replica)
+        directory = await thread_to_its_end(emptying)
         recorder = AttemptRecorder(self._noted.begin, self._noted.end, building)
         try:
             async with asyncio.timeout_at(deadline) as limit:

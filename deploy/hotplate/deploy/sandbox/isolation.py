@@ -35,7 +35,7 @@ from hotplate.deploy.sandbox.launcher.mount_helper import SHOWN
 from hotplate.deploy.sandbox.private_places import hidden_places, needed_of_them
 from hotplate.deploy.sandbox.process_scope import REPLICA_DIR, ProcessScope, launcher_argv
 from hotplate.deploy.sandbox.visible_files import VisibleFiles
-from hotplate.machine.background import until_done
+from hotplate.machine.background import thread_to_its_end, until_done
 from hotplate.machine.foreign_folder import ForeignFolder
 
 LIMIT_S = 10.0
@@ -105,7 +105,7 @@ class Isolation:
     async def hand_over(self, folder: Path, log: Path, to: Path) -> None:
         """Give a folder and a log to the program with the folder `to`. Raises OSError."""
         if first := self._first_id(to):
-            await asyncio.to_thread(furnish, folder, log, (), first)
+            await thread_to_its_end(asyncio.to_thread(furnish, folder, log, (), first))
 
     async def spawn(
         self,
@@ -131,7 +131,8 @@ class Isolation:
         if view.own:
             layers = [Path(own) for _, own in view.layers]
             first = self._first_id(Path(view.own))
-            await asyncio.to_thread(furnish, Path(view.own), Path(log_path), layers, first)
+            own, log = Path(view.own), Path(log_path)
+            await thread_to_its_end(asyncio.to_thread(furnish, own, log, layers, first))
         entering = self.entering(view, env)
         at_helper = helper.descriptors if helper is not None else []
         try:

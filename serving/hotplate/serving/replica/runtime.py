@@ -166,9 +166,10 @@ class BentoRuntime(Runtime):
         tree = await bring_tree(self._agent, workload.bento_manifest, wait="all")
         bento = await asyncio.to_thread(read_bento, Path(tree.root), self._hubs)
         env = service_variables(workload, bento.envs)
-        copying = thread_to_its_end(copy_bento, bento.folder, folder / "bento")
-        copied = side_by_side.create_task(copying)
-        await asyncio.to_thread(shutil.rmtree, _hub_folder_of(folder), ignore_errors=True)
+        copying = asyncio.to_thread(copy_bento, bento.folder, folder / "bento")
+        copied = side_by_side.create_task(thread_to_its_end(copying))
+        removing = asyncio.to_thread(shutil.rmtree, _hub_folder_of(folder), ignore_errors=True)
+        await thread_to_its_end(removing)
         for model in bento.hub_models:
             side_by_side.create_task(self._add_hub_model(model, folder))
         environment = await self._environments.ensure(
@@ -199,9 +200,10 @@ class BentoRuntime(Runtime):
         fails, BentoML downloads the model itself, with the deployment's own token."""
         try:
             files = await self._agent.pull_to_disk(str(model))
-            await thread_to_its_end(
+            linking = asyncio.to_thread(
                 add_hub_model, folder / HUB, _hub_folder_of(folder), model, files
             )
+            await thread_to_its_end(linking)
         except (CacheError, OSError) as error:
             log.warning("%s is left to BentoML to download: %s", model, error)
 
