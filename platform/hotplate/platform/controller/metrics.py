@@ -71,7 +71,9 @@ class ControllerMetrics:
     def forget(self, deployment: str) -> None:
         """Drop every figure of a deployment that is gone; `deployment` as in the label."""
         labels = {"deployment": deployment}
-        for metric in (self.cold_start, self.phase, self.crashes, self.replicas, self.desired):
+        for histogram in (self.cold_start, self.phase, self.share):
+            histogram.remove_by_labels(labels)
+        for metric in (self.crashes, self.replicas, self.desired):
             metric.remove_by_labels(labels)
 
     def count(self, replicas: Sequence[Replica]) -> None:

@@ -1,0 +1,31 @@
+"""What Prometheus sees of deployments, and no longer sees of those that are gone."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry
+
+from hotplate.deploy.phases import Phase
+from hotplate.platform.controller.metrics import ControllerMetrics
+from tests.support.control_plane.situations import NOW, replica
+
+
+def test_nothing_is_kept_of_a_deployment_that_is_gone() -> None:
+    registry = CollectorRegistry()
+    metrics = ControllerMetrics(registry)
+    started = replica("echo-1", phases=(Phase("init", NOW - 5, NOW - 1),))
+    metrics.started(started)
+    metrics.crashed(started)
+    metrics.count([started])
+    metrics.desired.labels("acme/echo", "Echo").set(1)
+
+    def shown() -> set[str]:
+        return {
+            family.name
+            for family in registry.collect()
+            for sample in family.samples
+            if sample.labels["deployment"] == "acme/echo"
+        }
+
+    assert shown() == {family.name for family in registry.collect()}, "each of them has its figures"
+    metrics.forget("acme/echo")
+    assert shown() == set()
