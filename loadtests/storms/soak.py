@@ -42,6 +42,8 @@ SWEPT_S = 150.0
 COUNTED_EVERY_S = 10.0
 POOLED = 4
 """Threads that a role may have more than before: a pool starts each when it is first needed."""
+NAMED = 50
+"""How many of the files that are left are named."""
 STEADY_CALLERS = 3
 PACE_S = 0.05
 RUN = Path("/run/hotplate")
@@ -118,9 +120,13 @@ async def run(flags: argparse.Namespace, folder: Path) -> Verdict:
         for churn in (_come_and_go, _scale_up, _kill, _fail_uploads, _leave):
             await churn(soak)
         before = await _at_rest(soak)
+        files = census.paths(place.platform.data)
         async with steady_load(STEADY_CALLERS, f"{url}/cook", seconds=PACE_S) as load:
             await _churn(soak, flags.minutes * 60)
         left = await _left_at_rest(soak, before)
+        if any(sentence.startswith("files in") for sentence in left):
+            new = sorted(census.paths(place.platform.data) - files)
+            left.append(f"{len(new)} new files: {', '.join(new[:NAMED])}")
     _judge(verdict, soak, load, left)
     return verdict
 

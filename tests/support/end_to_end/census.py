@@ -71,6 +71,11 @@ def take(platform: Platform, temporary: Path | None = None) -> Census:
     )
 
 
+def paths(data: Path) -> frozenset[str]:
+    """Every file and link of the data directory, relative to it, but for those that are `KEPT`."""
+    return frozenset(path for _, path in _walk(data))
+
+
 def _descriptors(pid: int) -> Iterator[str]:
     """What each open descriptor of a process is."""
     with suppress(OSError):
@@ -88,10 +93,13 @@ def _listening(pids: list[int]) -> int:
 
 def _files(data: Path) -> dict[str, int]:
     """By the first two parts of their path: a folder of the platform, and what is in it."""
-    counted: Counter[str] = Counter()
+    return dict(Counter(folder for folder, _ in _walk(data)))
+
+
+def _walk(data: Path) -> Iterator[tuple[str, str]]:
+    """Each file's folder, by the first two parts of its path, and the path."""
     for folder, _, names in os.walk(data):
         parts = Path(folder).relative_to(data).parts
         for name in names:
             if (*parts, name)[0] not in KEPT:
-                counted["/".join(parts[:2]) or "."] += 1
-    return dict(counted)
+                yield "/".join(parts[:2]) or ".", "/".join((*parts, name))
