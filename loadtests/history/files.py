@@ -1,7 +1,8 @@
 """The files in which observers write what they see, one line each, at once or soon after.
 
-    client     sent NUMBER AT / ended NUMBER AT OUTCOME [NUMBER OF THE ANSWER'S REQUEST]
-    replica    up SLOTS / begun NUMBER AT / over NUMBER AT
+    client     sent NUMBER AT / repeated NUMBER AT / ended NUMBER AT OUTCOME [NUMBER OF THE ANSWER'S
+               REQUEST]
+    replica    up SLOTS / begun NUMBER AT / over NUMBER AT (`replica_file.py`)
     gateway    its access log with its loop's time (`programs/recorded_gateway.py`); requests have
                their number as `X-Request-Id`
 
@@ -11,12 +12,11 @@ left out. Each `up` is another life.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Self, cast
 
-from loadtests.history.observations import Ended, Outcome, Passed, Run, Sent
+from loadtests.history.observations import Ended, Outcome, Passed, Repeated, Run, Sent
 from loadtests.history.operation import Operation
 
 _KEPT_BYTES = 1 << 16
@@ -32,6 +32,9 @@ class ClientFile:
     def sent(self, number: int, at: float) -> None:
         self._file.write(f"sent {number} {at:.6f}\n")
 
+    def repeated(self, number: int, at: float) -> None:
+        self._file.write(f"repeated {number} {at:.6f}\n")
+
     def ended(self, number: int, at: float, outcome: Outcome, answer_of: int | None = None) -> None:
         of = "" if answer_of is None else f" {answer_of}"
         self._file.write(f"ended {number} {at:.6f} {outcome}{of}\n")
@@ -43,25 +46,9 @@ class ClientFile:
         self._file.close()
 
 
-class ReplicaFile:
-    """What a replica did. Appends to what its earlier lives have written."""
-
-    def __init__(self, path: Path, slots: int) -> None:
-        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-        self._write(b"\nup %d\n" % slots)  # the life before may have ended within a line
-
-    def begun(self, number: int, at: float) -> None:
-        self._write(b"begun %d %.6f\n" % (number, at))
-
-    def over(self, number: int, at: float) -> None:
-        self._write(b"over %d %.6f\n" % (number, at))
-
-    def _write(self, line: bytes) -> None:
-        os.write(self._file, line)
-
-
-def client_observations(path: Path) -> tuple[list[Sent], list[Ended]]:
+def client_observations(path: Path) -> tuple[list[Sent], list[Repeated], list[Ended]]:
     sent: list[Sent] = []
+    repeated: list[Repeated] = []
     ended: list[Ended] = []
     with path.open() as file:
         for line in file:
@@ -70,10 +57,12 @@ def client_observations(path: Path) -> tuple[list[Sent], list[Ended]]:
             if words[0] == "sent":
                 operation = Operation(number)
                 sent.append(Sent(number, at, operation.may_run_twice, operation.order))
+            elif words[0] == "repeated":
+                repeated.append(Repeated(number, at))
             else:
                 answer_of = int(words[4]) if len(words) > 4 else None
                 ended.append(Ended(number, at, cast("Outcome", words[3]), answer_of))
-    return sent, ended
+    return sent, repeated, ended
 
 
 def runs(path: Path, replica: str) -> tuple[list[Run], dict[str, int]]:

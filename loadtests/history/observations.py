@@ -27,6 +27,13 @@ class Sent(NamedTuple):
     organization with one time limit."""
 
 
+class Repeated(NamedTuple):
+    """A client sends a request again whose connection has ended without an answer."""
+
+    request: int
+    at: float
+
+
 class Ended(NamedTuple):
     """A client saw the end of a request."""
 
@@ -67,6 +74,7 @@ class History:
     """All observations, in any order."""
 
     sent: Sequence[Sent] = ()
+    repeated: Sequence[Repeated] = ()
     ended: Sequence[Ended] = ()
     runs: Sequence[Run] = ()
     passed: Sequence[Passed] = ()

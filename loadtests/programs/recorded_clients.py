@@ -1,15 +1,17 @@
-"""Closed-loop clients that write when each of their requests was sent and how it ended. They repeat
-none.
+"""Closed-loop clients that write when each of their requests was sent and how it ended.
 
-Some have little patience and some leave, as their requests' numbers say. They end when all numbers
-are used.
+Some have little patience and some leave, as their requests' numbers say. A request that may run
+twice is sent again, if the flags say so, when its connection has ended or cannot be made; no other
+one is. The clients end when all numbers are used, or, each with its last request, at SIGTERM.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import signal
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
@@ -29,12 +31,23 @@ AFTER_FAILURE_S = 0.05
 NOT_TRIED = (429, 503)
 
 
+@dataclass(frozen=True)
+class Manner:
+    """How a client asks."""
+
+    pause_s: float
+    """From an answer to the next request."""
+    repeats: int
+    """How often it repeats a request that may run twice."""
+
+
 class Client(asyncio.Protocol):
     """One client: one request at a time, over a connection that is kept as long as possible."""
 
-    def __init__(self, port: int, numbers: Iterator[int], file: ClientFile) -> None:
+    def __init__(self, port: int, numbers: Iterator[int], manner: Manner, file: ClientFile) -> None:
         self._port = port
         self._numbers = numbers
+        self._manner = manner
         self._file = file
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
@@ -45,6 +58,8 @@ class Client(asyncio.Protocol):
         self._body: list[bytes] = []
         self._limit: asyncio.TimerHandle | None = None
         self._connecting: asyncio.Task[None] | None = None
+        self._repeated = 0
+        self._again: asyncio.TimerHandle | None = None
         self.done = self._loop.create_future()
 
     def begin(self) -> None:
@@ -56,21 +71,25 @@ class Client(asyncio.Protocol):
             return
         operation = self._operation = Operation(number)
         self._last = number
+        self._repeated = 0
         self._file.sent(number, clock())
         if operation.leaves_after_s is None:
             self._limit = self._loop.call_later(SILENT_S, self._give_up, "silent")
         else:
             self._limit = self._loop.call_later(operation.leaves_after_s, self._give_up, "left")
         if self._transport is None:
-            self._connecting = self._loop.create_task(self._connect())
+            self._connect()
         else:
             self._send(operation)
 
-    async def _connect(self) -> None:
+    def _connect(self) -> None:
+        self._connecting = self._loop.create_task(self._connected())
+
+    async def _connected(self) -> None:
         try:
             await self._loop.create_connection(lambda: self, "127.0.0.1", self._port)
         except OSError:
-            self._end("cut", AFTER_FAILURE_S)
+            self._cut()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's are of no such class
@@ -112,7 +131,7 @@ class Client(asyncio.Protocol):
         if not self._parser.should_keep_alive():
             self._drop()
         if status == 200:
-            self._end("answered", 0.0, number_in(body))
+            self._end("answered", self._manner.pause_s, number_in(body))
         else:
             self._end("refused" if status in NOT_TRIED else "failed", AFTER_REFUSAL_S)
 
@@ -125,7 +144,19 @@ class Client(asyncio.Protocol):
         if self._transport is not None:
             self._transport = None
             if self._operation is not None:
-                self._end("cut", AFTER_FAILURE_S)
+                self._cut()
+
+    def _cut(self) -> None:
+        """The connection has ended without an answer."""
+        operation = self._operation
+        assert operation is not None, "only what has no end is cut"
+        if operation.may_run_twice and self._repeated < self._manner.repeats:
+            self._repeated += 1
+            self._file.repeated(operation.number, clock())
+            self._body.clear()
+            self._again = self._loop.call_later(AFTER_FAILURE_S, self._connect)
+        else:
+            self._end("cut", AFTER_FAILURE_S)
 
     def _give_up(self, outcome: Outcome) -> None:
         self._drop()
@@ -136,6 +167,8 @@ class Client(asyncio.Protocol):
         assert self._limit is not None
         self._file.ended(self._operation.number, clock(), outcome, answer_of)
         self._limit.cancel()
+        if self._again is not None:
+            self._again.cancel()
         self._operation = None
         self._body.clear()
         self._loop.call_later(pause_s, self.begin) if pause_s else self._loop.call_soon(self.begin)
@@ -149,10 +182,11 @@ class Client(asyncio.Protocol):
             self._connecting.cancel()
 
 
-async def run(port: int, numbers: range, count: int, record: Path) -> None:
+async def run(port: int, numbers: range, count: int, manner: Manner, record: Path) -> None:
+    left = (number for number in numbers)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, left.close)
     with ClientFile(record) as file:
-        left = iter(numbers)
-        clients = [Client(port, left, file) for _ in range(count)]
+        clients = [Client(port, left, manner, file) for _ in range(count)]
         for client in clients:
             client.begin()
         await asyncio.gather(*(client.done for client in clients))
@@ -164,7 +198,10 @@ if __name__ == "__main__":
     parser.add_argument("--first", type=int, required=True, help="the first request's number")
     parser.add_argument("--count", type=int, required=True, help="requests")
     parser.add_argument("--clients", type=int, required=True)
+    parser.add_argument("--pause", type=float, default=0.0, help="seconds after each answer (0)")
+    parser.add_argument("--repeats", type=int, default=0, help="of what may run twice (0)")
     parser.add_argument("--record", type=Path, required=True)
     flags = parser.parse_args()
     numbers = range(flags.first, flags.first + flags.count)
-    uvloop.run(run(flags.port, numbers, flags.clients, flags.record))
+    manner = Manner(flags.pause, flags.repeats)
+    uvloop.run(run(flags.port, numbers, flags.clients, manner, flags.record))

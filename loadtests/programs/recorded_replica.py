@@ -16,8 +16,8 @@ import httptools
 import uvloop
 
 from loadtests.harness.accelerator import clock
-from loadtests.history.files import ReplicaFile
 from loadtests.history.operation import Operation
+from loadtests.history.replica_file import ReplicaFile
 
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n%b"
 

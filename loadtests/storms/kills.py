@@ -4,6 +4,10 @@ Each point is an operation, a victim and a moment. A user repeats what was not a
 what was. When the platform is at rest again, it must have kept what it answered, every process and
 port must belong to something, and no request may have failed but those that the killed gateway or
 replica was serving.
+
+All the time clients send numbered requests, and replicas write which of them they run: the checker
+of recorded histories must find nothing, and of the requests that may run twice 99.9 % must get
+their answer, where their clients repeat them once when their connection ends.
 """
 
 from __future__ import annotations
@@ -14,25 +18,39 @@ import os
 import random
 import signal
 from collections import Counter
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import aiohttp
 
 from loadtests.harness.inspection import children_of, leader_of, settled
 from loadtests.harness.verdict import Verdict
-from loadtests.systems.kitchens import kitchens
+from loadtests.history.guarantees import violations
+from loadtests.history.observations import History
+from loadtests.history.success import lost, success_of
+from loadtests.systems.kitchens import Kitchens, kitchens
+from loadtests.systems.recorded_calls import history_of, recorded, recorded_calls
 from loadtests.systems.retrying_user import RetryingUser
+from loadtests.systems.second_gateway import second_gateway
 from loadtests.systems.steady_load import Failure, SteadyLoad, steady_load
 from tests.support.control_plane.cloud import Refused
 from tests.support.end_to_end.platform_process import Platform
+from tests.support.gateway.gateway_processes import GatewayProcess
 from tests.support.patience import until
 
 ROLES = ("control-plane", "gateway", "agent")
+SECOND = "second gateway"
 CALLERS = 3
 PACE_S = 0.05
+CLIENTS = 6
+PAUSE_S = 0.05
+REPEATS = 1
+LEAST_SHARE = 0.999
+SHOWN = 10
 REST_S = 60.0
 """How long the platform may take after a kill until it is healthy and at rest."""
 FIRST_GUESS_S = 1.5
@@ -41,6 +59,14 @@ FIRST_GUESS_S = 1.5
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--points", type=int, default=100, help="kills (100)")
+    parser.add_argument("--minutes", type=float, help="kills for so long, in place of --points")
+    parser.add_argument(
+        "--gateways",
+        type=int,
+        choices=(1, 2),
+        default=2,
+        help="with 1 nobody listens while it starts again, so the share has no bound (2)",
+    )
     parser.add_argument(
         "--seed",
         type=int,
@@ -52,23 +78,53 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 async def run(flags: argparse.Namespace, folder: Path) -> Verdict:
     """At least one point of each operation and of each victim, the others by chance."""
-    rng = random.Random(flags.seed)
     async with kitchens(folder) as place:
-        platform = place.platform
         try:
-            user = RetryingUser(platform, place.rough, place.bento.tag, rng)
-            await user.prepare()
-            kills = Kills(platform, user, rng)
-            if trouble := await kills.rest():
-                raise AssertionError(f"before any kill: {trouble}")
-            url = await platform.url_of("steady")
-            async with steady_load(CALLERS, f"{url}/cook", seconds=PACE_S) as load:
-                for number in range(flags.points):
-                    await kills.strike(number, load)
-            return kills.verdict(load)
+            return await _stormed(flags, folder, place)
         finally:
             if flags.keep:
-                await asyncio.to_thread(_keep_logs, platform, flags.keep)
+                await asyncio.to_thread(_keep_logs, place.platform, flags.keep)
+
+
+async def _stormed(flags: argparse.Namespace, folder: Path, place: Kitchens) -> Verdict:
+    rng, platform = random.Random(flags.seed), place.platform
+    bento = recorded(place.bento, platform.shared)
+    async with AsyncExitStack() as stack:
+        user = RetryingUser(platform, place.rough, await place.rough.push(bento), rng)
+        await user.prepare()
+        kills = Kills(platform, user, rng, folder / "second", stack)
+        if flags.gateways == 2:
+            await kills.start_second()
+        if trouble := await kills.rest():
+            raise AssertionError(f"before any kill: {trouble}")
+        url, record = await platform.url_of("steady"), folder / "clients.record"
+        port = urlsplit(url).port or 80
+        async with (
+            steady_load(CALLERS, f"{url}/cook", seconds=PACE_S) as load,
+            recorded_calls(port, record, clients=CLIENTS, pause_s=PAUSE_S, repeats=REPEATS),
+        ):
+            await kills.strike_on(flags.points, flags.minutes, load)
+        verdict = kills.verdict(load)
+        bound = LEAST_SHARE if flags.gateways == 2 else 0.0
+        _judge_history(verdict, history_of(record, platform.shared), bound)
+    return verdict
+
+
+def _judge_history(verdict: Verdict, history: History, bound: float) -> None:
+    success = success_of(history)
+    verdict.figures |= {
+        "numbered requests": len(history.sent),
+        "numbered requests, handlers cut by a kill": sum(r.ended_at is None for r in history.runs),
+        "idempotent requests": success.asked,
+        "idempotent requests answered, %": f"{100 * success.share:.4f}",
+        "idempotent requests answered when their client repeated them": success.repeated,
+        "idempotent requests lost": [f"{end.request}: {end.outcome}" for end in lost(history)],
+    }
+    verdict.broken += islice(violations(history), SHOWN)
+    if success.share < bound:
+        verdict.broken.append(
+            f"{success.share:.4%} of the idempotent requests were answered, less than {bound:.1%}"
+        )
 
 
 def _keep_logs(platform: Platform, to: Path) -> None:
@@ -84,6 +140,10 @@ class Kills:
     platform: Platform
     user: RetryingUser
     rng: random.Random
+    folder: Path
+    """The second gateway's."""
+    stack: AsyncExitStack
+    second: GatewayProcess | None = None
     tried: Counter[str] = field(default_factory=Counter)
     held: Counter[str] = field(default_factory=Counter)
     broken: list[str] = field(default_factory=list)
@@ -92,11 +152,29 @@ class Kills:
     without: int = 0
     """Requests sent while control plane, agent or `up` was dead."""
 
+    async def start_second(self) -> None:
+        starting = second_gateway(self.platform, self.folder)
+        self.second = await self.stack.enter_async_context(starting)
+
+    @property
+    def victims(self) -> list[str]:
+        second = [SECOND] if self.second is not None else []
+        return [*ROLES, *second, "up", "replica", "worker"]
+
+    async def strike_on(self, points: int, minutes: float | None, load: SteadyLoad) -> None:
+        """As many points, or those of so many minutes."""
+        now = asyncio.get_running_loop().time
+        ends_at = None if minutes is None else now() + minutes * 60
+        number = 0
+        while number < points if ends_at is None else now() < ends_at:
+            await self.strike(number, load)
+            number += 1
+
     async def strike(self, number: int, load: SteadyLoad) -> None:
         """One point: the user operates, a process is killed, and the platform comes to rest."""
-        operations, victims = list(self.user.operations), [*ROLES, "up", "replica", "worker"]
+        operations, victims = list(self.user.operations), self.victims
         name = operations[number] if number < len(operations) else self.rng.choice(operations)
-        victim = victims[number % 6] if number < 6 else self.rng.choice(victims)
+        victim = victims[number] if number < len(victims) else self.rng.choice(victims)
         now = asyncio.get_running_loop().time
         moment_s = self.rng.uniform(0, self.usual_s.get(name, FIRST_GUESS_S))
         began, sent = now(), load.sent
@@ -130,6 +208,11 @@ class Kills:
             self.platform.kill()
             await self.platform.start()
             return
+        if victim == SECOND and self.second is not None:
+            self.second.process.kill()
+            await self.second.process.wait()
+            await self.start_second()
+            return
         if victim in ROLES:
             pid = self.platform.pid(victim)
             os.kill(pid, signal.SIGKILL)
@@ -160,7 +243,8 @@ class Kills:
 
     def judge(self, victim: str, failures: list[Failure], killed: float) -> list[Failure]:
         """The failures that this kill does not excuse."""
-        excused = [f for f in failures if victim in ("gateway", "replica") and f.ended >= killed]
+        may_cut = ("gateway", SECOND, "replica")
+        excused = [f for f in failures if victim in may_cut and f.ended >= killed]
         if victim == "replica":
             excused = excused[:1]  # its one slot
         self.allowed[victim] += len(excused)
@@ -187,7 +271,7 @@ class Kills:
             "points held": sum(n for key, n in self.held.items() if key.startswith("killed")),
             "requests sent": load.sent,
             "of them while a role but the gateway was down": self.without,
-            "requests failed, as the gateway died": self.allowed["gateway"],
+            "requests failed, as a gateway died": self.allowed["gateway"] + self.allowed[SECOND],
             "requests failed, as their replica died": self.allowed["replica"],
         }
         figures |= {key: f"{self.held[key]} of {n} held" for key, n in sorted(self.tried.items())}

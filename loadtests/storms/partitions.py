@@ -28,6 +28,7 @@ from loadtests.systems.faulted_platform import FaultedPlatform, faulted_platform
 from loadtests.systems.kitchens import AWAKE, service_settings
 from loadtests.systems.model_file import model_file
 from loadtests.systems.origins import origin
+from loadtests.systems.second_gateway import second_gateway
 from loadtests.systems.silent_relay import Direction, SilentRelay
 from loadtests.systems.steady_load import steady_load
 from tests.support.gateway.gateway_processes import GatewayProcess
@@ -74,12 +75,8 @@ async def _gateways(verdict: Verdict, folder: Path, seconds: float) -> None:
         trial = await stack.enter_async_context(faulted_platform(folder, verdict))
         platform = trial.platform
         relay = await stack.enter_async_context(SilentRelay(platform.port))
-        flags = [
-            f"--control-plane=http://127.0.0.1:{relay.port}",
-            f"--token-file={platform.data / 'cluster-token'}",
-            f"--state={folder / 'second'}",
-        ]
-        second = await stack.enter_async_context(GatewayProcess.start(folder, *flags))
+        other = second_gateway(platform, folder / "second", f"http://127.0.0.1:{relay.port}")
+        second = await stack.enter_async_context(other)
         _, health = await second.admin("/healthz")
         ids = [health["gateway"], *health["peers"]]
         names = (f"far-{number}" for number in itertools.count())

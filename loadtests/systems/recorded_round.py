@@ -21,7 +21,7 @@ from loadtests.harness.accelerator import clock
 from loadtests.harness.child_process import BenchmarkFailed, module, running
 from loadtests.harness.route_plan import Plan, RoutesFile
 from loadtests.history import files
-from loadtests.history.observations import Ended, History, Passed, Run, Sent
+from loadtests.history.observations import Ended, History, Passed, Repeated, Run, Sent
 from loadtests.systems.replicas import Replica
 from tests.support.gateway.gateway_processes import GatewayProcess
 from tests.support.ports import free_port
@@ -159,13 +159,15 @@ class RecordedRound:
 
     def _history(self, disturbed: list[tuple[float, float]]) -> History:
         sent: list[Sent] = []
+        repeated: list[Repeated] = []
         ended: list[Ended] = []
         runs: list[Run] = []
         passed: list[Passed] = []
         slots: dict[str, int] = {}
         for number in range(CLIENT_PROCESSES):
-            began, over = files.client_observations(self._client_file(number))
+            began, again, over = files.client_observations(self._client_file(number))
             sent += began
+            repeated += again
             ended += over
         for replica in self._replicas:
             found, of_lives = files.runs(replica.record, replica.address)
@@ -174,4 +176,4 @@ class RecordedRound:
         addresses = [replica.address for replica in self._replicas]
         for log in self._logs:
             passed += files.passed(log, log.stem, addresses)
-        return History(sent, ended, runs, passed, slots, disturbed)
+        return History(sent, repeated, ended, runs, passed, slots, disturbed)

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from loadtests.history import files
-from loadtests.history.observations import Ended, Passed, Run, Sent
+from loadtests.history.observations import Ended, Passed, Repeated, Run, Sent
 from loadtests.history.operation import LONGEST_BODY_BYTES, Operation, number_in
+from loadtests.history.replica_file import ReplicaFile
 
 LINE = "70.500000 bench 127.0.0.1 {} GET /operations/{} {} 9 0.250 0.300 {}\n"
 
@@ -17,25 +18,27 @@ def test_a_clients_file(tmp_path: Path) -> None:
     with files.ClientFile(tmp_path / "client") as file:
         file.sent(7, 1.25)
         file.sent(8, 1.5)
+        file.repeated(8, 1.75)
         file.ended(8, 2.0, "refused")
         file.ended(7, 2.5, "answered", 7)
-    sent, ended = files.client_observations(tmp_path / "client")
+    sent, repeated, ended = files.client_observations(tmp_path / "client")
     assert sent == [
         Sent(7, 1.25, False, Operation(7).order),
         Sent(8, 1.5, True, Operation(8).order),
     ]
+    assert repeated == [Repeated(8, 1.75)]
     assert ended == [Ended(8, 2.0, "refused"), Ended(7, 2.5, "answered", 7)]
 
 
 def test_what_a_killed_replica_has_not_ended_and_its_next_life(tmp_path: Path) -> None:
     record = tmp_path / "replica"
-    first = files.ReplicaFile(record, 2)
+    first = ReplicaFile(record, 2)
     first.begun(1, 1.0)
     first.begun(2, 1.5)
     first.over(1, 2.0)
     with record.open("a") as file:
         file.write("begun 3")  # killed within a line
-    second = files.ReplicaFile(record, 3)
+    second = ReplicaFile(record, 3)
     second.begun(2, 5.0)
     second.over(2, 6.0)
     second.begun(4, 7.0)
