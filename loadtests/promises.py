@@ -72,11 +72,11 @@ PROMISES = (
     ),
     Promise(
         "3",
-        "revisions roll under constant load",
+        "revisions roll under constant load, one of them at 100 requests/s",
         "0 errors",
         "storm",
         "rollouts",
-        "rollouts --rollouts 2 --only kitchen",
+        "rollouts --rollouts 3 --only rate",
         ("requests",),
     ),
     Promise(

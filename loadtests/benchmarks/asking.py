@@ -15,26 +15,24 @@ from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from statistics import fmean, quantiles
-from time import monotonic, sleep
 from typing import Any
 
 from hotplate.platform.loadtest import plan as plans
 from hotplate.platform.loadtest import samples
-from hotplate.platform.loadtest.load_maker import ARRIVALS, LoadMaker
+from hotplate.platform.loadtest.load_maker import ARRIVALS
 from hotplate.platform.loadtest.plan import LoadPlan
 from loadtests.harness.bounds import BoundedRow, at_least, verdict
-from loadtests.harness.child_process import START_S, BenchmarkFailed, module, running
+from loadtests.harness.child_process import BenchmarkFailed, module, running
 from loadtests.harness.report import column
+from loadtests.systems.open_load import begin
 
 REQUESTS_PER_S = 1500
 STREAMS, EVENTS_PER_S = 300, 20
 USERS = 150
 """Of the peer: each asks so often that all together ask as often as the load maker."""
 BODY = b'{"text": "%b"}' % (b"x" * 1012)
-LEAD_S = 0.5
 SLOTS = 100_000
 PARTS = ["requests", "streams"]
 
@@ -121,16 +119,9 @@ def _ours(part: str, url: str, seconds: int, folder: Path) -> Asked:
 
 def _carried_out(plan: LoadPlan, due_s: Sequence[float], folder: Path) -> float:
     """Returns the CPU seconds of all of Locust's processes."""
-    folder.mkdir()
-    maker = LoadMaker(folder, plan)
     with _on_first_core():
         before_s = _children_s()
-        maker.start()
-    give_up_at = monotonic() + START_S
-    while not maker.ready and maker.running() and monotonic() < give_up_at:
-        sleep(0.05)
-    began = datetime.now(UTC).timestamp() + LEAD_S
-    plans.write(folder, replace(plan, started_at=began), due_s, [BODY])
+        maker = begin(folder, plan, due_s, BODY)
     maker.wait()
     if maker.last_words:
         raise BenchmarkFailed(f"the load maker has failed: {maker.last_words}")

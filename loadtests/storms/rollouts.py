@@ -1,19 +1,32 @@
 """Revisions roll under constant load: good ones, bad ones, and the same again.
 
-No request may fail, whatever rolls; what cannot start leaves the old revision serving.
+No request may fail, whatever rolls; what cannot start leaves the old revision serving. Beside
+callers that look at what they are answered, one deployment is asked at a rate, however slowly it
+answers.
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
+from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from loadtests.harness.verdict import Verdict
-from loadtests.systems.rolling_load import PAIR, Caller, kitchen_callers, pair_callers, under_load
+from loadtests.systems.open_load import OpenLoad, open_load
+from loadtests.systems.rolling_load import (
+    PAIR,
+    Caller,
+    Load,
+    kitchen_callers,
+    pair_callers,
+    short_caller,
+    under_load,
+)
 from tests.support.end_to_end.laptop import Laptop
 from tests.support.end_to_end.platform_process import Platform
 from tests.support.end_to_end.rough_client import Bento, RoughClient
@@ -22,6 +35,10 @@ from tests.support.services.bentos import KITCHEN
 
 ROLLED_S = 120.0
 CONCURRENCIES = (1, 4)
+AT_RATE, AT_RATE_SLOTS = "kitchen-rate", 16
+COOKING = b'{"seconds": 0.02}'
+KEPT_UP = 0.98
+"""The least share of the rate that must have been asked."""
 CYCLE = (
     "bento",
     "same",
@@ -41,8 +58,11 @@ SCALING = {"min_replicas": 1, "max_replicas": 3, "policy": {"scale_down_stabiliz
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--rollouts", type=int, default=20, help="changes of each deployment")
-    parser.add_argument("--only", choices=("kitchen", "pair"), help="one service, or one of two")
+    parser.add_argument("--rollouts", type=int, default=20, help="changes of each deployment (20)")
+    parser.add_argument("--rate", type=float, default=100.0, help="requests/s of one of them (100)")
+    parser.add_argument(
+        "--only", choices=("kitchen", "rate", "pair"), help="one service, one at a rate, one of two"
+    )
 
 
 @dataclass(frozen=True)
@@ -89,23 +109,24 @@ class Wanted:
 
 
 async def run(flags: argparse.Namespace, folder: Path) -> Verdict:
-    verdict = Verdict()
     platform = Platform(folder / "data")
     try:
         await platform.start()
         laptop = await Laptop.at(folder / "laptop", platform)
         async with RoughClient(platform) as rough:
+            trial = Trial(platform, rough, folder / "load", flags.rollouts)
             if flags.only != "pair":
                 tags = await _pushed(laptop, rough, "kitchen", KITCHEN)
-                for each in CONCURRENCIES:
-                    wanted, name = Wanted(tags, ("Kitchen",), each), f"kitchen-{each}"
-                    asked = kitchen_callers, flags.rollouts
-                    await _roll(platform, rough, verdict, name, wanted, *asked)
-            if flags.only != "kitchen":
+                for each in CONCURRENCIES if flags.only != "rate" else ():
+                    wanted = Wanted(tags, ("Kitchen",), each)
+                    await trial.roll(f"kitchen-{each}", wanted, kitchen_callers)
+                if flags.only != "kitchen":
+                    wanted = Wanted(tags, ("Kitchen",), AT_RATE_SLOTS)
+                    await trial.roll(AT_RATE, wanted, short_caller, flags.rate)
+            if flags.only in (None, "pair"):
                 tags = await _pushed(laptop, rough, "pair", PAIR)
-                wanted = Wanted(tags, ("Front", "Back"), concurrency=4)
-                await _roll(platform, rough, verdict, "pair", wanted, pair_callers, flags.rollouts)
-        return verdict
+                await trial.roll("pair", Wanted(tags, ("Front", "Back"), 4), pair_callers)
+        return trial.verdict
     finally:
         platform.destroy()
 
@@ -127,41 +148,87 @@ async def _pushed(laptop: Laptop, rough: RoughClient, name: str, source: str) ->
     return {what: await rough.push(bento) for what, bento in bentos.items()}
 
 
-async def _roll(
-    platform: Platform,
-    rough: RoughClient,
-    verdict: Verdict,
-    name: str,
-    wanted: Wanted,
-    callers: Callable[[str], list[Caller]],
-    rollouts: int,
-) -> None:
-    await rough.call("POST", "/api/v2/deployments", {"name": name, **wanted.changed("").body})
-    await _ended(platform, name, 1)
-    came_out: dict[str, int] = {}
-    number = 1
-    async with under_load(callers(await platform.url_of(name))) as load:
-        for what in itertools.islice(itertools.cycle(CYCLE), rollouts):
+@dataclass
+class Trial:
+    """The platform, its client, and what was found."""
+
+    platform: Platform
+    rough: RoughClient
+    folder: Path
+    """Of the load at a rate."""
+    rollouts: int
+    verdict: Verdict = field(default_factory=Verdict)
+
+    async def roll(
+        self,
+        name: str,
+        wanted: Wanted,
+        callers: Callable[[str], list[Caller]],
+        rate_per_s: float = 0.0,
+    ) -> None:
+        """Rolls a new deployment while the callers call, and others at a rate, if there is one."""
+        body = {"name": name, **wanted.changed("").body}
+        await self.rough.call("POST", "/api/v2/deployments", body)
+        await _ended(self.platform, name, 1)
+        url = await self.platform.url_of(name)
+        async with AsyncExitStack() as stack:
+            if rate_per_s:
+                asking = open_load(
+                    url,
+                    "/cook",
+                    rate_per_s,
+                    self.folder,
+                    body=COOKING,
+                    most_s=self.rollouts * ROLLED_S,
+                )
+                at_rate = await stack.enter_async_context(asking)
+            load = await stack.enter_async_context(under_load(callers(url)))
+            as_meant = await self._roll_on(name, wanted, load)
+        await self.platform.delete(name)
+        versions = ", ".join(sorted(load.versions))
+        self.verdict.figures |= {
+            f"{name}: as meant": ", ".join(f"{n} {what}" for what, n in as_meant.items()),
+            f"{name}: requests sent": load.sent,
+            f"{name}: requests failed": len(load.failures),
+            f"{name}: versions that answered": versions,
+            f"{name}: longest time without an answer, s": load.longest_gap_s,
+        }
+        self.verdict.broken += [f"{name}: {failure}" for failure in load.failures[:10]]
+        if load.versions != {"v1", "v2"}:
+            self.verdict.broken.append(
+                f"{name}: only {versions} answered, so nothing was rolled out"
+            )
+        if rate_per_s:
+            self._note_rate(at_rate)
+
+    async def _roll_on(self, name: str, wanted: Wanted, load: Load) -> Counter[str]:
+        """How many changes of each kind came out as meant."""
+        as_meant = Counter[str]()
+        number = 1
+        for what in itertools.islice(itertools.cycle(CYCLE), self.rollouts):
             change = wanted.changed(what)
             load.during = f"{what} ({number})"
-            before = await platform.ask(name)
-            await rough.call("PUT", f"/api/v2/deployments/{name}", change.body)
+            before = await self.platform.ask(name)
+            await self.rough.call("PUT", f"/api/v2/deployments/{name}", change.body)
             number += not change.same
-            page = await _ended(platform, name, number)
-            problem = _problem(change, before, page, number)
-            if problem:
-                verdict.broken.append(f"{name}, {what}: {problem}")
-            came_out[what] = came_out.get(what, 0) + (not problem)
-    await platform.delete(name)
-    versions = ", ".join(sorted(load.versions))
-    verdict.figures[f"{name}: as meant"] = ", ".join(f"{n} {w}" for w, n in came_out.items())
-    verdict.figures[f"{name}: requests sent"] = load.sent
-    verdict.figures[f"{name}: requests failed"] = len(load.failures)
-    verdict.figures[f"{name}: versions that answered"] = versions
-    verdict.figures[f"{name}: longest time without an answer, s"] = load.longest_gap_s
-    verdict.broken += [f"{name}: {failure}" for failure in load.failures[:10]]
-    if load.versions != {"v1", "v2"}:
-        verdict.broken.append(f"{name}: only {versions} answered, so nothing was rolled out")
+            page = await _ended(self.platform, name, number)
+            if problem := _problem(change, before, page, number):
+                self.verdict.broken.append(f"{name}, {what}: {problem}")
+            as_meant[what] += not problem
+        return as_meant
+
+    def _note_rate(self, load: OpenLoad) -> None:
+        what = f"requests at {load.rate_per_s:g}/s"
+        self.verdict.figures |= {
+            what: load.requests,
+            f"{what}: failed": load.failed,
+            f"{what}: sent, requests/s": load.sent_per_s,
+            f"{what}: p95, s": load.p95_s,
+        }
+        if load.failed:
+            self.verdict.broken.append(f"{what}: {load.failed} failed: {load.failures[:3]}")
+        if load.sent_per_s < KEPT_UP * load.rate_per_s:
+            self.verdict.broken.append(f"{what}: only {load.sent_per_s:.1f}/s were sent")
 
 
 async def _ended(platform: Platform, name: str, number: int) -> dict[str, Any]:
