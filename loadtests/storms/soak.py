@@ -41,7 +41,9 @@ SWEPT_S = 150.0
 """How long what nobody uses may stay after the end; the platform's grace is in it."""
 COUNTED_EVERY_S = 10.0
 POOLED = 4
-"""Threads that a role may have more than before: a pool starts each when it is first needed."""
+"""Threads, and connections to another role, that a role may have more than before: a pool makes
+each when it is first needed, and the calls of an idle platform take them in turn, so that none is
+unused for long enough to be closed."""
 NAMED = 50
 """How many of the files that are left are named."""
 STEADY_CALLERS = 3
@@ -70,7 +72,7 @@ class Count:
 
     def leftovers(self, before: Count) -> list[str]:
         """What is there beyond what there was before, a sentence each."""
-        found = self.census.leftovers(before.census)
+        found = self.census.leftovers(before.census, POOLED)
         counts = {
             f"threads of {role}": (before.threads[role] + POOLED, self.threads[role])
             for role in ROLES
