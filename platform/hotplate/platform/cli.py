@@ -35,6 +35,8 @@ COMMANDS = {
     "simulate": ("simulate", "estimate what a trace would cost, and how long requests would wait"),
 }
 """By name: the module below `commands`, and what the command does."""
+INTERRUPTED = 130
+"""The exit status after Ctrl-C, as shells have it."""
 
 
 class _Command(argparse.ArgumentParser):
@@ -53,10 +55,20 @@ class _Command(argparse.ArgumentParser):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; its exit status. A failure is one sentence on standard error."""
+    """Run the command that is named; its exit status."""
+    return run(parsed(argv))
+
+
+def parsed(argv: Sequence[str] | None = None) -> argparse.Namespace:
+    """The command with its flags; those of `sys.argv` that are secret are hidden from `ps`."""
     arguments = parser().parse_args(argv)
     if argv is None:
         secret_flags.hide()
+    return arguments
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run one command; its exit status. A failure is one sentence on standard error."""
     umask = os.umask(UMASK)
     try:
         result: int | None = arguments.run(arguments)
@@ -66,7 +78,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"hotplate: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        return 130
+        return INTERRUPTED
     except BrokenPipeError:  # the reader has enough, as `head` has
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
