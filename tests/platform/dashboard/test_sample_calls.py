@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotplate.platform.dashboard.sample_calls import SampleCall, mounted_paths, sample_calls
+from hotplate.platform.dashboard.sample_calls import SampleCall, sample_calls
+from hotplate.platform.schema.methods import mounted_paths
 from hotplate.platform.schema.sample_input import sample
 
 URL = "http://127.0.0.1:7100"

@@ -34,7 +34,7 @@ from hotplate.platform.loadtest.plan import SAMPLES, Kind, LoadPlan
 from hotplate.platform.loadtest.samples import GAPS, RequestSample, read
 from hotplate.platform.loadtest.thresholds import parse, sentence
 from hotplate.platform.processes.data_dir import DEFAULT, DataDir
-from hotplate.platform.schema.methods import ServiceMethod, service_methods
+from hotplate.platform.schema.methods import ServiceMethod, mounted_paths, service_methods
 
 PROBE_BYTES = 8 << 20
 """What a report may need: a folder without room for so much is refused before the load begins."""
@@ -141,13 +141,13 @@ def _plan(asked: AskedLoad, found: LoadTarget, token: str) -> tuple[LoadPlan, Se
     """Without its times; and the bodies."""
     schema = target.schema_of(found, token)
     methods = list(service_methods(schema))
-    method = target.method_of(methods, asked.route, found.prefix)
+    method = target.method_of(methods, asked.route, mounted_paths(schema))
     bodies = asked.bodies
     if not bodies:
         if method is None:
             raise target.unknown_route(methods, asked.route or "")
         bodies = payloads.made(method, asked.seed)
-    route = asked.route or (method.route if method is not None else "")
+    route = target.route_of(method, asked.route)
     plan = LoadPlan(
         url=found.base(route),
         route=route,

@@ -14,9 +14,10 @@ from hotplate.platform.api.web.requests import organization
 from hotplate.platform.api.web.settings import ApiSettings
 from hotplate.platform.controller.interface import ControllerApi
 from hotplate.platform.dashboard.rendering import page
-from hotplate.platform.dashboard.sample_calls import mounted_paths, plain_call, sample_calls
+from hotplate.platform.dashboard.sample_calls import MOUNTED, plain_call, sample_calls
 from hotplate.platform.dashboard.visitors import is_from_this_machine
 from hotplate.platform.errors import Forbidden, PlatformError, Unauthorized
+from hotplate.platform.schema.methods import mounted_paths
 from hotplate.platform.store.parts import Store
 from hotplate.platform.store.records import Deployment, Organization, RolloutOutcome
 
@@ -89,7 +90,7 @@ class DeploymentPages:
             calls=sample_calls(schema, url, protected=protected),
             mounted=[
                 plain_call(url, path, protected=protected)
-                for path in mounted_paths(schema) or ["/"]
+                for path in mounted_paths(schema)[:MOUNTED] or ["/"]
             ],
             protected=protected,
             events=events,

@@ -19,8 +19,9 @@ from hotplate.platform.schema.sample_input import members, sample
 
 SHOWN = 12
 """Methods with an example; a page of more is read by nobody."""
-MOUNTED = 20
 FILES = {"image": "picture.png", "audio": "sound.wav", "video": "film.mp4"}
+MOUNTED = 20
+"""Routes of mounted applications with an example."""
 TOKEN = "ENDPOINT_TOKEN"
 CLIENTS_OWN = frozenset(
     ("call", "client", "client_cls", "close", "default_temp_dir", "is_ready", "request", "serde")
@@ -76,19 +77,6 @@ def sample_calls(schema: object, url: str, *, protected: bool) -> list[SampleCal
 def _sample(call: _Call) -> SampleCall:
     method = call.method
     return SampleCall(method.route, method.doc.strip(), _curl(call), _python(call))
-
-
-def mounted_paths(schema: object) -> list[str]:
-    """The routes of the service's mounted applications."""
-    paths = schema.get("paths") if isinstance(schema, Mapping) else None
-    if not isinstance(paths, Mapping):
-        return []
-    found = [
-        str(path)
-        for path, about in paths.items()
-        if isinstance(about, Mapping) and about.get("mounted")
-    ]
-    return found[:MOUNTED]
 
 
 def plain_call(url: str, path: str, *, protected: bool) -> str:

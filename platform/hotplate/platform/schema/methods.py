@@ -29,6 +29,18 @@ class ServiceMethod:
         return bool(self.input.get("root_input"))
 
 
+def mounted_paths(schema: object) -> list[str]:
+    """The routes of the service's mounted applications."""
+    paths = schema.get("paths") if isinstance(schema, Mapping) else None
+    if not isinstance(paths, Mapping):
+        return []
+    return [
+        str(path)
+        for path, about in paths.items()
+        if isinstance(about, Mapping) and about.get("mounted")
+    ]
+
+
 def service_methods(schema: object) -> Iterator[ServiceMethod]:
     """In the order of the schema."""
     routes = schema.get("routes") if isinstance(schema, Mapping) else None

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import http.server
+import json
+import threading
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,10 +17,12 @@ from hotplate.platform.loadtest.asking.target import (
     method_of,
     of_name,
     of_url,
+    route_of,
+    schema_of,
     unknown_route,
     watched,
 )
-from hotplate.platform.schema.methods import ServiceMethod
+from hotplate.platform.schema.methods import ServiceMethod, service_methods
 
 HEADER = [{"key": "hotplate/organization-header", "value": "X-Org"}]
 
@@ -191,4 +196,52 @@ def test_the_prefix_of_a_service_is_in_the_url_or_in_the_route_but_not_in_both()
     assert below.base("/ask") == "http://host/v1"
     assert below.base("/v1x") == "http://host/v1"
     assert of_url("http://host").base("/v1/ask") == "http://host"
-    assert method_of(methods("/v1/ask"), "/ask", "/v1") == methods("/v1/ask")[0]
+
+
+def test_a_route_may_leave_out_the_prefix_of_the_service() -> None:
+    listed = methods("/v1/say/hello", "/v1/ask")
+    assert method_of(listed, "/ask?x=1") == listed[1]
+    assert route_of(listed[1], "/ask?x=1") == "/v1/ask?x=1"
+    assert method_of(listed, "/say/hello") == listed[0]
+    assert method_of(listed, "/sk") is None
+    assert method_of(listed, "/ask", ["/ask"]) is None, "a mounted application answers it"
+    assert method_of(listed, "/ask", ["/{name}"]) is None
+    assert method_of(listed, "/ask", ["/v1/hall/{name}", "/v1/asks"]) == listed[1]
+    assert method_of(methods("/v1/ask", "/v2/ask"), "/ask") is None, "either could be meant"
+    assert route_of(None, "/other") == "/other"
+    assert route_of(listed[1], None) == "/v1/ask"
+
+
+class SchemaServer:
+    """An HTTP server whose only page is `/schema.json`."""
+
+    def __init__(self, *routes: str) -> None:
+        schema = json.dumps({"routes": [{"name": "m", "route": route} for route in routes]})
+
+        class Pages(http.server.BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                self.send_response(200 if self.path == "/schema.json" else 404)
+                self.end_headers()
+                self.wfile.write(schema.encode())
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        self._server = http.server.HTTPServer(("127.0.0.1", 0), Pages)
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+
+    def __enter__(self) -> SchemaServer:
+        threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+def test_the_schema_of_a_service_with_a_prefix_is_above_it() -> None:
+    with SchemaServer("/v1/ask") as server:
+        found = schema_of(of_url(f"{server.url}/v1"), "")
+        assert [each.route for each in service_methods(found)] == ["/v1/ask"]
+        assert found == schema_of(of_url(server.url), "")
+        assert schema_of(of_url(f"{server.url}/v2"), "") is None, "it is another service's"

@@ -14,7 +14,7 @@ from urllib.parse import SplitResult, quote, urlsplit
 
 from hotplate.machine.nearest import nearest
 from hotplate.platform.errors import BadSetting, Conflict, NotFound, Unreachable
-from hotplate.platform.schema.methods import ServiceMethod
+from hotplate.platform.schema.methods import ServiceMethod, service_methods
 from hotplate.platform.spec.label_settings import LabelSettings
 
 Ask = Callable[[str], Any]
@@ -152,10 +152,22 @@ def _is_this_machine(host: str) -> bool:
 def schema_of(target: LoadTarget, token: str) -> object | None:
     """What the service says of its methods; None where it answers but has no schema.
 
-    A deployment that sleeps is not woken by it. No redirect is followed. Raises Unreachable where
-    nobody answers, and BadSetting where the token is missing or wrong.
+    BentoML has the schema of a service with a path prefix above that prefix, so where there is none
+    below the target's path, its host is asked. A deployment that sleeps is not woken by it. No
+    redirect is followed. Raises Unreachable where nobody answers, and BadSetting where the token is
+    missing or wrong.
     """
-    status, headers, body = _get(target, target.url + SCHEMA, token)
+    found = _schema_at(target, target.url, token)
+    if found is not None or not target.prefix:
+        return found
+    found = _schema_at(target, target.url.removesuffix(target.prefix), token)
+    below = f"{target.prefix}/"
+    # Another service may be there.
+    return found if any(each.route.startswith(below) for each in service_methods(found)) else None
+
+
+def _schema_at(target: LoadTarget, url: str, token: str) -> object | None:
+    status, headers, body = _get(target, url + SCHEMA, token)
     if status in (401, 403):
         raise BadSetting(
             f"{target.url} wants a token ({status}): name a file with one of the scope endpoint by "
@@ -217,16 +229,20 @@ def _is_plain(text: str) -> bool:
 
 
 def method_of(
-    methods: Sequence[ServiceMethod], route: str | None, prefix: str = ""
+    methods: Sequence[ServiceMethod], route: str | None, mounted: Sequence[str] = ()
 ) -> ServiceMethod | None:
     """The method that is meant: the one of that route, or the only one.
 
-    `prefix` is the path of the target's URL, which the route may leave out. None = the service
-    lists none of that route. Raises BadSetting where it is not clear which.
+    The route may leave out the service's path prefix: where no method and none of the `mounted`
+    applications has it, the only method whose route ends with it is meant. None = the service lists
+    none of that route. Raises BadSetting where it is not clear which.
     """
     if route is not None:
         path = route.partition("?")[0]
-        return next((each for each in methods if each.route in (path, prefix + path)), None)
+        found = [each for each in methods if each.route == path]
+        if not found and not any(_is_below(path, each) for each in mounted):
+            found = [each for each in methods if each.route.endswith(path)]
+        return found[0] if len(found) == 1 else None
     if not methods:
         raise BadSetting(
             "the service lists no method at /schema.json: say with --route and --payload what to "
@@ -238,6 +254,19 @@ def method_of(
             f"the service has {len(methods)} methods: choose one by --route ({routes})"
         )
     return methods[0]
+
+
+def route_of(method: ServiceMethod | None, route: str | None) -> str:
+    """What is asked: the method's own route, with the query of the one that was given."""
+    if method is None:
+        return route or ""
+    query = (route or "").partition("?")
+    return method.route + "".join(query[1:])
+
+
+def _is_below(path: str, mounted: str) -> bool:
+    """Whether a mounted application answers it; its paths may have parameters: `/items/{id}`."""
+    return f"{path}/".startswith(mounted.partition("{")[0].rstrip("/") + "/")
 
 
 def unknown_route(methods: Sequence[ServiceMethod], route: str) -> BadSetting:
