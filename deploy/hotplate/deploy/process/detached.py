@@ -12,7 +12,7 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -61,13 +61,15 @@ class Process:
         pidfd: int,
         others: ProcessMembers | None = None,
         beside: Collection[int] = (),
+        told: Callable[[], Awaitable[int | None]] | None = None,
     ) -> None:
         """`others` names processes outside its session that end with it, and so do those `beside`
-        it, children of ours."""
+        it. `told` is asked for the exit code of what is not our child."""
         self.pid = pid
         self.start_time = start_time
         """Ticks since boot and the boot's id: with `pid`, never the same for two processes."""
         self._pidfd = pidfd
+        self._told = told
         self.others = others or _NoMembers()
         self.beside = {pid: stat_of(pid).start_time for pid in beside}
         """By their process ids, when they started."""
@@ -100,6 +102,18 @@ class Process:
     ) -> Process:
         """A child that nobody has reaped."""
         return cls(pid, stat_of(pid).start_time, os.pidfd_open(pid), others, beside)
+
+    @classmethod
+    def of_fork(
+        cls,
+        pid: int,
+        others: ProcessMembers,
+        *,
+        beside: Collection[int],
+        told: Callable[[], Awaitable[int | None]],
+    ) -> Process:
+        """What another process of ours has forked. Raises OSError where it has ended."""
+        return cls(pid, stat_of(pid).start_time, os.pidfd_open(pid), others, beside, told)
 
     @classmethod
     def adopt(
@@ -195,6 +209,8 @@ class Process:
         finally:
             # Not before, because until then nobody else can get this pid or session id.
             code = _reap(self.pid)
+        if code is None and self._told is not None:
+            code = await self._told()
         try:
             # What is first in a namespace ends when all others of it have been reaped.
             await end_all(self._beside)

@@ -106,12 +106,18 @@ def session_members(session: int) -> list[int]:
 
 
 def is_first(pid: int) -> bool:
-    """Whether it is the first process of a namespace that was made in ours."""
+    """Whether it is the first process of a namespace below ours."""
+    return numbers_of(pid)[1:][-1:] == [1]
+
+
+def numbers_of(pid: int) -> list[int]:
+    """Its process ids: ours, and those in the namespaces below in which it is, outer ones first;
+    none where it is not seen."""
     with contextlib.suppress(OSError):
         for line in Path(f"/proc/{pid}/status").read_text(errors="replace").splitlines():
             if line.startswith("NSpid:"):
-                return line.split()[2:] == ["1"]
-    return False
+                return list(map(int, line.split()[1:]))
+    return []
 
 
 def _in_session(session: int) -> Iterator[tuple[int, Stat]]:

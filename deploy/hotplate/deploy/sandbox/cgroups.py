@@ -60,6 +60,10 @@ class Cgroup:
     def launcher_argv(self) -> Sequence[str]:
         return launcher_argv(self.folders, self._limit_bytes)
 
+    def enter(self, pid: int) -> None:
+        for folder in self.folders:
+            _write(folder / "cgroup.procs", str(pid))
+
     def members(self) -> Collection[int]:
         found: set[int] = set()
         for folder in self.folders:

@@ -19,6 +19,8 @@ _SIZE = 65_536
 SHARED = BUILDS + _SIZE
 """Of whose files are what all replicas may write, as `replica_writes` says: nobody runs as them."""
 _END = 0x80000000
+REPLICAS = (SHARED + _SIZE, _END)
+"""All ids of replicas and standbys: from the first up to the second."""
 
 
 def range_of(owner: int) -> int | None:
@@ -30,7 +32,7 @@ def free_range(owners: Iterable[int], rng: random.Random) -> int:
     """The first id of a range that none of these owners is in, above those of builds and of shared
     files."""
     taken = {range_of(owner) for owner in owners}
-    while (first := rng.randrange(SHARED + _SIZE, _END, _SIZE)) in taken:
+    while (first := rng.randrange(*REPLICAS, _SIZE)) in taken:
         pass
     return first
 

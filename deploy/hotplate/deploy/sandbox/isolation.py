@@ -28,6 +28,7 @@ from typing import Any
 from hotplate.deploy.errors import SpawnFailed
 from hotplate.deploy.process.detached import Process, launch, until_reaped
 from hotplate.deploy.sandbox import syscall_filter
+from hotplate.deploy.sandbox.family import Family, NestedNamespaces
 from hotplate.deploy.sandbox.ids import BUILDS, SHARED, free_range, give, range_of, take
 from hotplate.deploy.sandbox.launch import Launch
 from hotplate.deploy.sandbox.launcher import instructions as plan
@@ -119,22 +120,21 @@ class Isolation:
         stdin_json: Any = None,
         pass_fds: Collection[int] = (),
         helper: MountHelper | None = None,
+        family: Family | None = None,
     ) -> Process:
         """Start `argv` in the scope and within walls, as `Process.spawn` does.
 
         `view.own` becomes the program's user's, with all that is in it. Through the
-        helper it may be shown more later. Raises `SpawnFailed` and OSError.
+        helper it may be shown more later. With a family it may fork, where `forks_refused` says
+        nothing against it. Raises `SpawnFailed` and OSError.
         """
         if not self.up:
             words = [*scope.launcher_argv, "", "", "", *argv]
             return Process.spawn(words, env, cwd, log_path, stdin_json, pass_fds, scope)
-        if view.own:
-            layers = [Path(own) for _, own in view.layers]
-            first = self._first_id(Path(view.own))
-            own, log = Path(view.own), Path(log_path)
-            await thread_to_its_end(asyncio.to_thread(furnish, own, log, layers, first))
-        entering = self.entering(view, env)
+        await self._furnish(view, log_path)
+        entering = self.entering(view, env, family)
         at_helper = helper.descriptors if helper is not None else []
+        at_first = family.descriptors if family is not None else []
         try:
             us = launch(
                 [*scope.launcher_argv, *entering.words(at_helper), *argv],
@@ -142,22 +142,66 @@ class Isolation:
                 cwd,
                 log_path,
                 stdin_json,
-                [*pass_fds, *at_helper, *entering.descriptors],
+                [*pass_fds, *at_helper, *at_first, *entering.descriptors],
             )
         finally:
             entering.close_inherited()
-        through = asyncio.ensure_future(_through(us, entering, scope, helper))
+        through = asyncio.ensure_future(_through(us, entering, scope, helper, family))
         try:
             return await asyncio.shield(through)
         except asyncio.CancelledError:
             await until_done(_end(through))
             raise
 
-    def entering(self, view: VisibleFiles, env: Mapping[str, str]) -> Launch:
+    @property
+    def forks_refused(self) -> str:
+        """Why a program here cannot fork others within walls of their own; empty when it can."""
+        lacking = [wall for wall in plan.WALLS if wall not in self.up]
+        return f"there are no walls around {', '.join(lacking)}" if lacking else ""
+
+    async def nest(
+        self, view: VisibleFiles, log_path: str | Path, *, scope: ProcessScope, family: Family
+    ) -> NestedNamespaces:
+        """Put up walls in the scope for what the family's program forks next.
+
+        `view.own` becomes that one's user's, with all that is in it. Raises `SpawnFailed` and
+        OSError.
+        """
+        await self._furnish(view, log_path)
+        ours, theirs = socket.socketpair()
+        within = f"{family.users} {family.processes}"
+        first = self._first_id(Path(view.own))
+        lines = self._lines(view, first, self.up)
+        entering = Launch([*lines, (plan.WITHIN, within, str(theirs.fileno()))])
+        with ours, theirs:
+            try:
+                us = launch(
+                    [*scope.launcher_argv, *entering.words(), "walls"],
+                    {REPLICA_DIR: view.own},
+                    "/",
+                    log_path,
+                    None,
+                    [family.users, family.processes, theirs.fileno(), *entering.descriptors],
+                )
+            finally:
+                entering.close_inherited()
+            return await asyncio.shield(_nested(us, entering, ours, lines))
+
+    def entering(
+        self, view: VisibleFiles, env: Mapping[str, str], family: Family | None = None
+    ) -> Launch:
         """A way in for one program that sees this and has these variables."""
         variables = [(plan.VARIABLE, name, value) for name, value in env.items()]
         first = self._first_id(Path(view.own))
-        return Launch([*self._lines(view, first, self.up), *variables])
+        lines = self._lines(view, first, self.up, enters=family is not None)
+        return Launch([*lines, *variables, *([family.line] if family is not None else [])])
+
+    async def _furnish(self, view: VisibleFiles, log_path: str | Path) -> None:
+        if view.own:
+            layers = [Path(own) for _, own in view.layers]
+            first = self._first_id(Path(view.own))
+            own, log = Path(view.own), Path(log_path)
+            await thread_to_its_end(asyncio.to_thread(furnish, own, log, layers, first))
 
     def _first_id(self, own: Path) -> int:
         """Of the range that the folder's owner is in; 0 where programs are ourselves."""
@@ -166,7 +210,9 @@ class Isolation:
         about = _about(own)
         return (about and range_of(about.st_uid)) or BUILDS
 
-    def _lines(self, view: VisibleFiles, first: int, up: Iterable[str]) -> list[plan.Line]:
+    def _lines(
+        self, view: VisibleFiles, first: int, up: Iterable[str], *, enters: bool = False
+    ) -> list[plan.Line]:
         places = hidden_places()
         ours = ((plan.READ, "", self._reads), (plan.WRITE, plan.SHARED, self._writes))
         lines = [(plan.WALL, wall, "") for wall in up]
@@ -184,14 +230,14 @@ class Isolation:
         lines += [(plan.OWN, view.own, "")] if view.own else []
         lines += [(plan.IDS, str(first), str(SHARED))] if first and plan.USERS in up else []
         if plan.CALLS in up:
-            lines.append((plan.FILTER, _filter(plan.USERS in up), _filter_call()))
+            lines.append((plan.FILTER, _filter(plan.USERS in up, enters), _filter_call()))
         return lines
 
     def _detect(self) -> None:
         """Which walls can be put up: all, or those of them that can one after the other."""
         wanted = [wall for wall in plan.WALLS if wall != plan.USERS or os.geteuid() == 0]
         try:
-            _filter(False)
+            _filter(False, False)
         except LookupError as error:
             wanted.remove(plan.CALLS)
             self.refusals[plan.CALLS] = str(error)
@@ -279,7 +325,11 @@ class MountHelper:
 
 
 async def _through(
-    us: int, entering: Launch, scope: ProcessScope, helper: MountHelper | None
+    us: int,
+    entering: Launch,
+    scope: ProcessScope,
+    helper: MountHelper | None,
+    family: Family | None,
 ) -> Process:
     """The program that the launcher, which is the process `us`, has made. Raises `SpawnFailed`."""
     try:
@@ -294,7 +344,34 @@ async def _through(
         raise SpawnFailed(f"It cannot be isolated: {entered.why_not}.")
     if helper is not None:
         helper.waits = entered.at_helper
+    if family is not None:  # what is first there lives as long as there is anything forked
+        family.begin(entered.program, entered.first)
+        return Process.of_child(entered.program)
     return Process.of_child(entered.program, scope, beside)
+
+
+async def _nested(
+    us: int, entering: Launch, channel: socket.socket, lines: list[plan.Line]
+) -> NestedNamespaces:
+    """The walls that the launcher, which is the process `us`, has put up. Raises `SpawnFailed`."""
+    try:
+        entered = await entering.entered()
+    finally:
+        await until_reaped(us)
+    if entered.why_not:
+        raise SpawnFailed(f"It cannot be isolated: {entered.why_not}.")
+    _, (*namespaces, first), _, _ = socket.recv_fds(channel, 1, 5)
+    instructions = os.memfd_create("plan")
+    os.write(instructions, plan.written(lines))
+    try:
+        return NestedNamespaces(tuple(namespaces), instructions, _pid_of(first))
+    finally:
+        os.close(first)
+
+
+def _pid_of(pidfd: int) -> int:
+    about = Path(f"/proc/self/fdinfo/{pidfd}").read_text()
+    return next(int(line.split()[1]) for line in about.splitlines() if line.startswith("Pid:"))
 
 
 async def _end(through: asyncio.Future[Process]) -> None:
@@ -320,9 +397,9 @@ def furnish(own: Path, log: Path, layers: Iterable[Path], first: int) -> None:
 
 
 @functools.cache
-def _filter(own_users: bool) -> str:
+def _filter(own_users: bool, enters: bool) -> str:
     """In hex. Raises LookupError where the machine's calls are not known."""
-    return syscall_filter.program(own_users=own_users).hex()
+    return syscall_filter.program(own_users=own_users, enters=enters).hex()
 
 
 def _filter_call() -> str:

@@ -8,6 +8,7 @@ escaped, but ends a replica that uses too much all the same.
 from __future__ import annotations
 
 import contextlib
+import errno
 import sys
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -40,6 +41,9 @@ class ProcessScope(ProcessMembers, Protocol):
     def launcher_argv(self) -> Sequence[str]:
         """What to put before a command so that it runs inside."""
 
+    def enter(self, pid: int) -> None:
+        """Have a process that runs be one of its. Raises OSError where it cannot be."""
+
     def used_bytes(self) -> int:
         """Memory of all its processes; 0 where there is no need to look."""
 
@@ -62,6 +66,9 @@ class WatchedScope:
     @property
     def launcher_argv(self) -> Sequence[str]:
         return launcher_argv((), self._limit_bytes)
+
+    def enter(self, pid: int) -> None:
+        raise OSError(errno.ENOTSUP, "there are no control groups")
 
     def members(self) -> Collection[int]:
         return with_namespaces(marked(REPLICA_DIR, self._marks))

@@ -83,6 +83,8 @@ _NEWIPC, _NEWUSER, _NEWPID, _NEWNET = 0x8000000, 0x10000000, 0x20000000, 0x40000
 _NAMESPACES = _NEWNS | _NEWCGROUP | _NEWUTS | _NEWIPC | _NEWPID
 """Those that nobody makes; in a call of `clone`, 0x80 belongs to a signal's number."""
 
+_ENTERED = (_NEWUSER, _NEWNET, _NEWPID, _NEWIPC, _NEWNS)
+"""By a program that forks others, which it can where it owns the users only (`launcher.nested`)."""
 _FAMILIES = (1, 2, 10)
 """AF_UNIX, AF_INET, AF_INET6 (linux/socket.h); AF_NETLINK for some of its protocols."""
 _NETLINK, _PROTOCOLS = 16, (0, 4, 15, 20)
@@ -242,10 +244,11 @@ _MACHINES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
 """By the name the kernel gives it: the ABI, as in linux/audit.h, and the column above."""
 
 
-def program(machine: str | None = None, *, own_users: bool = False) -> bytes:
+def program(machine: str | None = None, *, own_users: bool = False, enters: bool = False) -> bytes:
     """The filter of that machine, as `uname -m` calls it, or of this one: `struct sock_filter[]`.
 
-    With `own_users` who is within is nobody outside, and shares a port with nobody there.
+    With `own_users` who is within is nobody outside, and shares a port with nobody there. What
+    `enters` may enter the namespaces that are made for what it forks.
     Calls of any other ABI (those of 32 bits, x32) get ENOSYS. Raises LookupError for a machine
     whose calls are not known here.
     """
@@ -254,6 +257,8 @@ def program(machine: str | None = None, *, own_users: bool = False) -> bytes:
         raise LookupError(f"The calls of a kernel for {name} are not known.")
     abi, column = _MACHINES[name]
     asked = _RULES if own_users else {**_RULES, "setsockopt": _options(_FIREWALL | _SHARED_PORT)}
+    if enters:
+        asked = {**asked, "setns": _only(1, _ENTERED)}
     rules = {
         numbers[column]: asked.get(call, errno.EPERM)
         for call, numbers in CALLS.items()

@@ -18,6 +18,7 @@ from __future__ import annotations
 import os
 import sys
 
+from hotplate.deploy.sandbox.launcher.first import look_on
 from hotplate.deploy.sandbox.launcher.instructions import FILES, LIMITS, PROCESSES, Instructions
 from hotplate.deploy.sandbox.launcher.kernel import (
     NEWIPC,
@@ -32,10 +33,12 @@ from hotplate.deploy.sandbox.launcher.kernel import (
 )
 from hotplate.deploy.sandbox.launcher.mount_helper import wait_at
 from hotplate.deploy.sandbox.launcher.mounts import Mounts
-from hotplate.deploy.sandbox.launcher.privileges import confine, separate_users
-
-_SLEEPS = ("/bin/sleep", "/usr/bin/sleep", "/run/current-system/sw/bin/sleep")
-_FOR_EVER_S = "2147483647"
+from hotplate.deploy.sandbox.launcher.privileges import (
+    confine,
+    separate_family,
+    separate_sharers,
+    separate_users,
+)
 
 
 def main() -> None:
@@ -51,11 +54,17 @@ def main() -> None:
             _become(program, _environment())
     except OSError as error:
         _give_up(program, error)
-    walled = IsolatedProgram(_read_instructions(int(plan)), int(helper) if helper else -1)
+    walls = _read_instructions(int(plan))
+    walled = IsolatedProgram(walls, int(helper) if helper else -1)
     os.set_inheritable(int(report), False)
     why = ""
     try:
-        walled.start(program)
+        if walls.within:
+            from hotplate.deploy.sandbox.launcher.nested import NestedWalls
+
+            NestedWalls(Kernel(), walls, _environment()).put_up()
+        else:
+            walled.start(program)
     except OSError as error:
         why = f"{error.filename}: {error.strerror}"
     numbers = (walled.program, walled.first, walled.at_helper)
@@ -92,17 +101,30 @@ class IsolatedProgram:
             except OSError as error:
                 _give_up(program, error)
 
+    def _live_first(self, ready: int) -> None:
+        """Says that the namespace is complete, and stays."""
+        arguments = self._kernel, self._plan, self._users
+        if self._plan.family:
+            from hotplate.deploy.sandbox.launcher.reaper import number_apart, reap
+
+            number_apart()
+            os.write(ready, b"\0")
+            reap(*arguments, self._plan.family[-1])
+            os._exit(0)
+        os.write(ready, b"\0")
+        look_on(*arguments, self._marks)
+
     def _put_up_files(self) -> None:
         kernel, plan = self._kernel, self._plan
         here = os.getcwd()
         if plan.first_id:
-            self._users = separate_users(kernel, plan.first_id, limited=LIMITS in plan.walls)
+            self._users = self._separate_users()
             kernel.unshare(NEWNS)
         else:
             _leave_as_we_are(kernel)
         kernel.set_attributes("/", private=True)
         files = Mounts(kernel, plan)
-        files.make(self._users, self._sharers())
+        files.make(self._users, separate_sharers(kernel, plan))
         if PROCESSES not in plan.walls:  # processes change there what is theirs
             kernel.set_attributes("/proc", 0, READ_ONLY)
         os.chdir(here)  # else "..", from where we stood before, would lead behind the walls
@@ -110,15 +132,11 @@ class IsolatedProgram:
         if self._helper >= 0:
             self._leave_at_helper(files)
 
-    def _sharers(self) -> int:
-        """The namespace for what all programs write, a descriptor; -1 = there is none."""
+    def _separate_users(self) -> int:
         plan = self._plan
-        if not plan.first_shared_id or not plan.shared:
-            return -1
-        try:
-            return separate_users(self._kernel, plan.first_id, plan.first_shared_id)
-        except OSError:
-            return -1  # our own ids are too few: then what each has made is its own
+        if plan.family:
+            return separate_family(self._kernel, plan.first_id, plan.family[:2])
+        return separate_users(self._kernel, plan.first_id, limited=LIMITS in plan.walls)
 
     def _leave_at_helper(self, files: Mounts) -> None:
         os.set_inheritable(self._helper, False)
@@ -137,8 +155,7 @@ class IsolatedProgram:
             try:
                 os.setsid()
                 self._kernel.mount("proc", "/proc", NOSUID | NODEV | NOEXEC)
-                os.write(result, b"\0")
-                self._look_on()
+                self._live_first(result)
             except OSError as error:
                 os.write(result, bytes([error.errno or 1]))
             os._exit(1)
@@ -147,19 +164,6 @@ class IsolatedProgram:
         os.close(answer)
         if number:
             raise OSError(number, os.strerror(number), "/proc")
-
-    def _look_on(self) -> None:
-        """Live, and leave no child of others unburied, until we are killed."""
-        self._kernel.leave_children()
-        confine(self._kernel, self._plan, self._users, [], guards=True)
-        nothing = os.open(os.devnull, os.O_RDWR)
-        for each in range(3):
-            os.dup2(nothing, each)
-        os.closerange(3, 1 << 20)
-        for sleep in filter(os.path.exists, _SLEEPS):
-            os.execve(sleep, [sleep, _FOR_EVER_S], self._marks)
-        while True:
-            self._kernel.pause()
 
 
 def _leave_as_we_are(kernel: Kernel) -> None:

@@ -23,6 +23,12 @@ OWN = "own"
 IDS = "ids"
 """The first of the ids outside that are 0 and on inside; and that of those to whom belongs what all
 programs share."""
+FAMILY = "family"
+"""The program forks others: from which id on, and up to which, are theirs; and the descriptor on
+which the first process of its namespace tells what they have ended with."""
+WITHIN = "within"
+"""Put walls up for what a program forks, and no program: the descriptors of its namespaces of users
+and of processes; and of the socket for the descriptors of those that were made."""
 VARIABLE = "variable"
 """Of the program's environment: its name, and its value."""
 FILTER = "filter"
@@ -47,7 +53,7 @@ class Instructions:
 
     def __init__(self, text: bytes) -> None:
         fields = [os.fsdecode(field) for field in text.split(b"\0")[:-1]]
-        lines = list(zip(fields[0::3], fields[1::3], fields[2::3], strict=True))
+        lines = [(fields[n], fields[n + 1], fields[n + 2]) for n in range(0, len(fields), 3)]
         self.walls = {value for verb, value, _ in lines if verb == WALL}
         self.hidden = sorted(value for verb, value, _ in lines if verb == HIDE)
         self.shown = sorted((value, verb) for verb, value, _ in lines if verb in (READ, WRITE))
@@ -57,4 +63,12 @@ class Instructions:
         self.environment = {name: value for verb, name, value in lines if verb == VARIABLE}
         ids = next(((value, more) for verb, value, more in lines if verb == IDS), ("0", "0"))
         self.first_id, self.first_shared_id = map(int, ids)
+        self.family = _numbers(lines, FAMILY)
+        self.within = _numbers(lines, WITHIN)
         self.filter = next(((value, more) for verb, value, more in lines if verb == FILTER), None)
+
+
+def _numbers(lines: list[Line], verb: str) -> list[int]:
+    """All that stand in the line of that verb; none where there is none."""
+    words = (f"{value} {more}" for each, value, more in lines if each == verb)
+    return list(map(int, next(words, "").split()))

@@ -42,8 +42,9 @@ class Kernel:
     def unshare(self, flags: int) -> None:
         self._check(self._libc.unshare(flags), "a namespace")
 
-    def set_namespace(self, descriptor: int) -> None:
-        self._check(self._libc.setns(descriptor, 0), "a namespace")
+    def set_namespace(self, descriptor: int, kind: int = 0) -> None:
+        """Enter that one; `kind` is one of the above, or 0 for any."""
+        self._check(self._libc.setns(descriptor, kind), "a namespace")
 
     def fork_sibling(self) -> int:
         """As `os.fork`, but the new process is a child of our own parent, who can wait for it when

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import resource
+from _collections_abc import Callable, Sequence
 
+from hotplate.deploy.sandbox.launcher.children import WaitingChild
 from hotplate.deploy.sandbox.launcher.instructions import LIMITS, PROCESSES, Instructions
 from hotplate.deploy.sandbox.launcher.kernel import (
     NEWUSER,
+    PR_SET_DUMPABLE,
     PR_SET_KEEPCAPS,
     PR_SET_NO_NEW_PRIVS,
     Kernel,
@@ -30,6 +33,7 @@ _KEPT = (0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 18, 31)
 (all over files and processes of its own), net_bind_service, sys_chroot, setfcap. Ids are mapped in
 a namespace of users' own only by who has setuid, setgid and setfcap."""
 _SETPCAP = 8
+_USERS = "users of its own"
 _GUARDS = 35
 """CAP_WAKE_ALARM, which gives nothing here: whoever has it cannot be traced by who does not."""
 
@@ -45,37 +49,87 @@ def separate_users(
     It is made by the user `first`: no more processes than that one may have are in it, whoever they
     become there.
     """
-    made, ready = os.pipe(), os.pipe()
-    helper = os.fork()
-    if helper == 0:
-        try:
-            _be(kernel, first)
-            if limited:
-                _limit()
-            kernel.unshare(NEWUSER)
-            os.write(made[1], b"1")
-            os.close(ready[1])
-            os.read(ready[0], 1)
-        except OSError as error:
-            os._exit(error.errno or 1)
-        os._exit(0)
-    os.close(made[1])
-    os.close(ready[0])
-    descriptor = -1
+
+    def make() -> None:
+        _be(kernel, first)
+        if limited:
+            _limit()
+        kernel.unshare(NEWUSER)
+
+    return _mapped(make, _lines(first, shared))
+
+
+def separate_family(kernel: Kernel, first: int, others: Sequence[int]) -> int:
+    """As `separate_users`, with more ids, which are what they are outside: those from the first of
+    `others` up to the second, for the users of namespaces below. Raises OSError."""
+
+    def make() -> None:
+        _be(kernel, first)
+        kernel.unshare(NEWUSER)
+
+    return _mapped(make, _family_lines(first, *others))
+
+
+def separate_sharers(kernel: Kernel, plan: Instructions) -> int:
+    """The namespace for what all programs write, a descriptor; -1 = there is none."""
+    if not plan.first_shared_id or not plan.shared:
+        return -1
     try:
-        if os.read(made[0], 1):
-            for name in ("gid_map", "uid_map"):
-                with open(f"/proc/{helper}/{name}", "w") as file:
-                    file.write(_lines(first, shared))
-            descriptor = os.open(f"/proc/{helper}/ns/user", os.O_RDONLY)
+        return separate_users(kernel, plan.first_id, plan.first_shared_id)
+    except OSError:
+        return -1  # our own ids are too few: then what each has made is its own
+
+
+def separate_users_within(kernel: Kernel, family: int, first: int) -> int:
+    """A namespace below `family`, as a descriptor, in which its ids from `first` on are 0 and on.
+
+    Root of `family` is its owner, and may enter it. It is made by the user `first`, for the sake
+    of that one's limits. Raises OSError.
+    """
+    number, to_number = os.pipe()
+
+    def make() -> None:
+        os.setresuid(first, 0, 0)
+        _limit()
+        kernel.prctl(PR_SET_DUMPABLE, 1)  # else its maps are not its owner's to write
+        kernel.unshare(NEWUSER)
+
+    def map_it() -> None:
+        kernel.set_namespace(family)
+        become_root()
+        maker = WaitingChild(make, _USERS)
+        _map(maker.pid, f"0 {first} {IDS}")
+        os.write(to_number, str(maker.pid).encode())
+
+    mapper = WaitingChild(map_it, _USERS)
+    made = os.open(f"/proc/{int(os.read(number, 32))}/ns/user", os.O_RDONLY)
+    mapper.end()
+    os.close(number)
+    os.close(to_number)
+    return made
+
+
+def become_root() -> None:
+    """Of the namespace that we are in."""
+    os.setgroups([])
+    os.setresgid(0, 0, 0)
+    os.setresuid(0, 0, 0)
+
+
+def _mapped(make: Callable[[], None], lines: str) -> int:
+    """The namespace of users that a child makes so, with these ids."""
+    maker = WaitingChild(make, _USERS)
+    try:
+        _map(maker.pid, lines)
+        return os.open(f"/proc/{maker.pid}/ns/user", os.O_RDONLY)
     finally:
-        os.close(made[0])
-        os.close(ready[1])
-        _, status = os.waitpid(helper, 0)
-    if status:
-        number = os.waitstatus_to_exitcode(status)
-        raise OSError(number, os.strerror(number), "users of its own")
-    return descriptor
+        maker.end()
+
+
+def _map(process: int, lines: str) -> None:
+    for name in ("gid_map", "uid_map"):
+        with open(f"/proc/{process}/{name}", "w") as file:
+            file.write(lines)
 
 
 def _lines(first: int, shared: int | None) -> str:
@@ -94,6 +148,12 @@ def _lines(first: int, shared: int | None) -> str:
     return "\n".join(f"{inside} {outside} {count}" for inside, outside, count in extents if count)
 
 
+def _family_lines(first: int, start: int, end: int) -> str:
+    extents = [(0, first, IDS), (start, start, first - start)]
+    extents.append((first + IDS, first + IDS, end - first - IDS))
+    return "\n".join(f"{inside} {outside} {count}" for inside, outside, count in extents if count)
+
+
 def confine(
     kernel: Kernel, plan: Instructions, users: int, groups: list[int], *, guards: bool = False
 ) -> None:
@@ -108,7 +168,7 @@ def confine(
         kernel.set_namespace(users)
         os.setresgid(0, 0, 0)
         os.setresuid(0, 0, 0)
-    kept = (_GUARDS,) if guards else _KEPT
+    kept = (_GUARDS,) if guards else () if plan.family else _KEPT
     held = kernel.permitted()
     if held >> _SETPCAP & 1:
         kernel.bound_capabilities(set(kept))

@@ -1,0 +1,124 @@
+"""A program that forks others, and what it has forked: each within walls of its own, below its own.
+
+The first process of the program's namespace outlives the program, for as long as there is anything
+that it has forked, and tells what each has ended with: their parent is not we.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from hotplate.deploy.process.detached import until_reaped
+from hotplate.deploy.process.procfs import numbers_of
+from hotplate.deploy.sandbox.ids import REPLICAS
+from hotplate.deploy.sandbox.launcher.instructions import FAMILY, Line
+
+TOLD_S = 1.0
+"""Until the exit code of what has ended is told, which is at once."""
+_LINES_BYTES = 1 << 16
+
+
+@dataclass(frozen=True)
+class NestedNamespaces:
+    """What one fork enters: descriptors, for the program to have. `close` them here."""
+
+    namespaces: tuple[int, ...]
+    """Of users, processes, IPC and mounts."""
+    plan: int
+    """The instructions for what the fork does itself."""
+    first: int
+    """The process id of the first process there, with which all of it ends."""
+
+    def close(self) -> None:
+        for each in (*self.namespaces, self.plan):
+            os.close(each)
+
+
+class Family:
+    """Made before its program, which `Isolation.spawn` starts with it; `retire` it in the end."""
+
+    def __init__(self) -> None:
+        self._channel, self._inherited = socket.socketpair()
+        self._channel.setblocking(False)
+        self._received = b""
+        self._codes: dict[int, asyncio.Future[int | None]] = {}
+        self._burial: asyncio.Task[None] | None = None
+        self.users = self.processes = -1
+        """Its namespaces, as descriptors."""
+
+    @property
+    def descriptors(self) -> list[int]:
+        """What the launcher has to inherit."""
+        return [self._inherited.fileno()]
+
+    @property
+    def line(self) -> Line:
+        """What the launcher is told."""
+        return (FAMILY, " ".join(map(str, REPLICAS)), str(self._inherited.fileno()))
+
+    def begin(self, program: int, first: int) -> None:
+        """These are its program and the first process of its namespace, children of ours. Raises
+        OSError."""
+        self._inherited.close()
+        self.users = os.open(f"/proc/{program}/ns/user", os.O_RDONLY)
+        self.processes = os.open(f"/proc/{first}/ns/pid", os.O_RDONLY)
+        loop = asyncio.get_running_loop()
+        loop.add_reader(self._channel, self._hear)
+        self._burial = loop.create_task(until_reaped(first))
+
+    def expect(self, pid: int) -> Callable[[], Awaitable[int | None]]:
+        """Who asks this, once that process of it has ended, is told what with; None = not known."""
+        number = next(iter(numbers_of(pid)[1:2]), 0)
+        ended = self._codes[number] = asyncio.get_running_loop().create_future()
+
+        async def told() -> int | None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(TOLD_S):
+                    await asyncio.shield(ended)
+            self._codes.pop(number, None)
+            return ended.result() if ended.done() else None
+
+        return told
+
+    def retire(self) -> None:
+        """Its program has ended, or ends now; what it has forked goes on, and is told of."""
+        with suppress(OSError):
+            self._channel.shutdown(socket.SHUT_WR)
+        for each in (self.users, self.processes):
+            if each >= 0:
+                os.close(each)
+        self.users = self.processes = -1
+        self._inherited.close()
+        if self._burial is None:
+            self._channel.close()
+
+    async def gone(self) -> None:
+        """Returns when nothing of it is left, once it was retired."""
+        if self._burial is not None:
+            await asyncio.shield(self._burial)
+
+    def _hear(self) -> None:
+        try:
+            received = self._channel.recv(_LINES_BYTES)
+        except OSError:
+            received = b""
+        if not received:
+            self._stop_hearing()
+            return
+        *lines, self._received = (self._received + received).split(b"\n")
+        for line in lines:
+            number, code = map(int, line.split())
+            if (ended := self._codes.get(number)) is not None and not ended.done():
+                ended.set_result(code)
+
+    def _stop_hearing(self) -> None:
+        asyncio.get_running_loop().remove_reader(self._channel)
+        self._channel.close()
+        for ended in self._codes.values():
+            if not ended.done():
+                ended.set_result(None)
