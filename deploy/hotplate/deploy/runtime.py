@@ -39,6 +39,9 @@ class Warm:
     """What of its own folder it takes into that of the replica: files below which folder there."""
     organization: str = ""
     """Whose replicas it becomes; "" = anybody's, as all of them trust each other."""
+    template: tuple[str, ...] = ()
+    """The program, with its arguments, that forks such processes; empty = there is none. It has
+    `env`, `job` and files as they do, but for their socket `HOTPLATE_TEMPLATE_FD`."""
 
 
 @dataclass(frozen=True)

@@ -75,6 +75,7 @@ COMPILED = "compiled"
 """The folder for what torch and Triton compile."""
 WORKER = "hotplate.serving.replica.inside.worker"
 STANDBY = "hotplate.serving.replica.inside.standby"
+TEMPLATE = "hotplate.serving.replica.inside.template"
 
 
 class BentoRuntime(Runtime):
@@ -285,6 +286,7 @@ def _warm(host_env: Mapping[str, str], environment: Environment, payload: Path) 
         reads=(*_reads(environment, payload), str(environment.modules)),
         layers=(str(environment.root),),
         takes_along={METRICS: f"home/{COUNTS}"},
+        template=(str(environment.python), "-m", TEMPLATE),
     )
 
 

@@ -43,6 +43,7 @@ def to_keep(planner: StandbyPlanner, pools: Iterable[StandbyPool], now: float) -
 
 
 def _pool(kept: dict[str, Any]) -> StandbyPool:
-    lists = ("argv", "reads", "writes", "layers")
-    warm = Warm(**kept["warm"] | {name: tuple(kept["warm"][name]) for name in lists})
+    lists = ("argv", "reads", "writes", "layers", "template")
+    given = {"template": (), **kept["warm"]}  # an older platform has written none
+    warm = Warm(**given | {name: tuple(given[name]) for name in lists})
     return StandbyPool(warm, tuple(kept["gpus"]))
