@@ -177,6 +177,7 @@ def test_a_variable_comes_too_early_when_it_was_read_or_belongs_to_native_code(
 ) -> None:
     names = {"READ", "BENTOML_HOME", "HOTPLATE_REPLICA_DIR"}
     assert read_too_early(names, before, wanted) == early
+    assert read_too_early(names, before, wanted, early) == []
 
 
 def test_modules_are_kept_in_their_order_and_a_wrong_list_is_never_fatal(tmp_path: Path) -> None:

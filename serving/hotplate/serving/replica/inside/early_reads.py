@@ -5,7 +5,7 @@ values that a replica brings later. Python >= 3.9, standard library only.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 LATE = frozenset(
@@ -74,13 +74,17 @@ class EarlyReads:
 
 
 def read_too_early(
-    names: set[str], before: Mapping[str, str], wanted: Mapping[str, str]
+    names: set[str],
+    before: Mapping[str, str],
+    wanted: Mapping[str, str],
+    unused: Collection[str] = (),
 ) -> list[str]:
-    """Variables whose value in `wanted` differs from `before`, when `names` were read."""
+    """Variables whose value in `wanted` differs from `before`, when `names` were read, but
+    for those that are `unused`, even by libraries that read all there are."""
     return sorted(
         name
         for name in {*before, *wanted}
         if before.get(name) != wanted.get(name)
-        and not (name in LATE or name.startswith("HOTPLATE_"))
+        and not (name in LATE or name in unused or name.startswith("HOTPLATE_"))
         and (name in names or name.startswith(READ_BY_NATIVE_CODE))
     )

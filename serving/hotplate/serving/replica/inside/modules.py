@@ -12,6 +12,9 @@ import os
 import sys
 import sysconfig
 import uuid
+from collections.abc import Collection, Iterable
+from contextlib import suppress
+from importlib.machinery import all_suffixes
 from typing import Any
 
 FILE_NAME = "modules.json"
@@ -25,6 +28,7 @@ BASICS = (
     "_bentoml_impl.worker.service",
 )
 """Modules that every replica imports; all that is known before the first one was ready."""
+_ENDINGS = tuple(all_suffixes())
 
 
 def note_modules(path: str) -> None:
@@ -66,6 +70,24 @@ def import_all(names: list[str]) -> list[str]:
         except (Exception, SystemExit):  # whatever a library does: a replica finds out by itself
             failed.append(name)
     return failed
+
+
+def shadowed(folders: Iterable[str], imported: Collection[str]) -> list[str]:
+    """Those of the imported modules that a process would import from one of these folders if they
+    came first: a folder without `__init__` gives way to any other module."""
+    own: set[str] = set()
+    for folder in folders:
+        with suppress(OSError):
+            own.update(filter(None, map(_module_in, os.scandir(folder))))
+    return sorted(own.intersection(imported))
+
+
+def _module_in(entry: os.DirEntry[str]) -> str:
+    """The module that a file or folder is; "" if it is none."""
+    if entry.name.endswith(_ENDINGS):
+        return entry.name.partition(".")[0]
+    inits = (os.path.join(entry.path, f"__init__{ending}") for ending in _ENDINGS)
+    return entry.name if any(map(os.path.exists, inits)) else ""
 
 
 def _imported() -> list[str]:

@@ -24,52 +24,93 @@ import os
 import socket
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from hotplate.serving.replica.inside.early_reads import EarlyReads, read_too_early
-from hotplate.serving.replica.inside.full_disk import survive_full_disk
-from hotplate.serving.replica.inside.modules import import_all, noted_modules
+from hotplate.serving.replica.inside.modules import import_all, noted_modules, shadowed
 from hotplate.serving.replica.inside.unused_imports import unused_left_out
-from hotplate.serving.replica.inside.worker import become, make_home, run, stream_weights
+from hotplate.serving.replica.inside.worker import become, make_home, prepare, run
 
 CHANNEL = "HOTPLATE_STANDBY_FD"
 METRICS = "PROMETHEUS_MULTIPROC_DIR"
 
+Become = Callable[[Any], int]
 
-def main(do: Callable[[Any], int] = become) -> int:
+
+class Warmth(NamedTuple):
+    """What a warm process has done before it knows its job."""
+
+    imported: int
+    failed: list[str]
+    """Modules that could not be imported."""
+    env: dict[str, str]
+    """The variables that it had."""
+    read: set[str]
+    """Those that were read while it imported."""
+    everywhere: frozenset[str]
+    """Modules that every replica has imported before its bento's folder is searched."""
+
+
+def main(do: Become = become) -> int:
     """Warms up, waits for a job and runs `do` with it; returns the process's exit status."""
     birth = json.load(sys.stdin)
     channel = socket.socket(fileno=int(os.environ.pop(CHANNEL)))
+    warmth = warm_up(birth)
+    _touch_gpus()
+    gc.collect()
+    gc.freeze()  # what all of them have imported need not be looked through again
+    say(channel, {"warm": warmth.imported, "failed": warmth.failed})
+    return take_job(channel, warmth, do)
+
+
+def warm_up(birth: dict[str, Any]) -> Warmth:
+    """Does what replicas of the environment have in common, and imports what the last one had."""
     metrics = Path(birth["folder"], birth["metrics"])
     metrics.mkdir(exist_ok=True)
     os.environ[METRICS] = str(metrics)  # decides at import whether metrics are files
     make_home()
-    before = dict(os.environ)
+    env = dict(os.environ)
     with EarlyReads() as early:
-        survive_full_disk()
-        stream_weights()
         names = noted_modules(birth["modules"])
+        prepare(used=names)
+        everywhere = frozenset(sys.modules)
         with unused_left_out(used=names):
             failed = import_all(names)
-        _touch_gpus()
-    gc.collect()
-    gc.freeze()  # what all of them have imported need not be looked through again
-    _say(channel, {"warm": len(names) - len(failed), "failed": failed})
+    return Warmth(len(names) - len(failed), failed, env, early.names, everywhere)
+
+
+def take_job(
+    channel: socket.socket, warmth: Warmth, do: Become, unused: Collection[str] = ()
+) -> int:
+    """Waits for a job and runs `do` with it; returns the process's exit status. The variables
+    `unused` may be others than they were."""
     job = _wait(channel)
     if job is None:
         return 0
-    if early_names := read_too_early(early.names, before, job["env"]):
-        _say(channel, {"refused": f"{', '.join(early_names)} had been read when it came"})
+    if why := _refusal(job, warmth, unused):
+        say(channel, {"refused": why})
         return 0
     _change(job["env"])
     os.chdir(job["job"]["bento"])
     sys.path[0] = job["job"]["bento"]
     sys.path_importer_cache.clear()
-    _say(channel, {"taken": True})  # after which its own folder is removed
+    say(channel, {"taken": True})  # after which its own folder is removed
     channel.close()
     return do(job["job"])
+
+
+def _refusal(job: dict[str, Any], warmth: Warmth, unused: Collection[str]) -> str:
+    """Why a process that starts from nothing has to do it; "" if this one can."""
+    early = read_too_early(warmth.read, warmth.env, job["env"], unused)
+    if early:
+        return f"{', '.join(early)} had been read when it came"
+    bento = job["job"]["bento"]
+    own = shadowed([bento, os.path.join(bento, "src")], set(sys.modules) - warmth.everywhere)
+    if own:
+        return f"its bento has modules of its own named {', '.join(own)}, and others are imported"
+    return ""
 
 
 def _touch_gpus() -> None:
@@ -89,13 +130,17 @@ def _touch_gpus() -> None:
             ring_of(device).fill()
 
 
-def _say(channel: socket.socket, message: dict[str, Any]) -> None:
+def say(channel: socket.socket, message: dict[str, Any]) -> None:
+    """Sends one message, a line."""
     channel.sendall(json.dumps(message).encode() + b"\n")
 
 
 def _wait(channel: socket.socket) -> Any:
     """The job, with its descriptors in place; None if none will come."""
-    data, fds, _, _ = socket.recv_fds(channel, 1, 3)
+    try:
+        data, fds, _, _ = socket.recv_fds(channel, 1, 3)
+    except OSError:  # its other end is gone, with something unused
+        return None
     if not data:
         return None
     job_file, listener, log = fds
@@ -113,10 +158,14 @@ def _wait(channel: socket.socket) -> Any:
 
 
 def _change(env: dict[str, str]) -> None:
-    """Takes over the replica's variables."""
+    """Takes over the replica's variables, and what was made of them."""
     os.environ.clear()
     os.environ.update(env)
     tempfile.tempdir = None
+    values: Any = getattr(sys.modules.get("prometheus_client.values"), "ValueClass", None)
+    look = getattr(values, "_MmapedValue__check_for_pid_change", None)
+    if look is not None:
+        look(None)  # after a fork, metrics get files of their own
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -70,6 +70,8 @@ GRACE_SHARE = 0.8
 """The part of the stop grace for requests in flight; the rest is for the service's shutdown
 hooks."""
 
+_prepared = False
+
 
 def main() -> int:
     """Reads the job and runs it; returns the process's exit status."""
@@ -84,7 +86,6 @@ def become(job: Job, worker: int = 1, gate: int | None = None) -> int:
     `worker` counts from 1; the first one prepares the deployment and records the phases. The others
     wait at `gate`, a pipe that the first one closes."""
     gc.disable()  # modules stay: to search them for garbage takes 0.1 s
-    survive_full_disk()
     make_home()
     first = worker == 1
     journal = Journal(job["journal"] if first else os.devnull)
@@ -94,20 +95,16 @@ def become(job: Job, worker: int = 1, gate: int | None = None) -> int:
     os.chdir(job["bento"])
     if job["bento"] not in sys.path:
         sys.path.insert(0, job["bento"])
-    stream_weights()
-    with unused_left_out():
-        import _bentoml_impl.server.app  # noqa: F401  (and with it all that follows)
+    prepare()
     from _bentoml_sdk import Service
     from bentoml._internal.context import server_context
     from bentoml._internal.log import configure_server_logging
 
-    hide_url()
     uploads.store_beside(Path(job["bento"]))
     configure_server_logging()
     server_context.worker_index = worker  # `bentoml.importing()` is strict in a worker
     failures: list[BaseException] = []
     running = Running(worker, job["workers"], job.get("running"))
-    let_failures_out()
     siblings = Siblings(job["depends"])
     answer_for_itself(siblings)
     read_pickles_of(siblings)
@@ -156,6 +153,21 @@ def become(job: Job, worker: int = 1, gate: int | None = None) -> int:
     except SystemExit as error:  # uvicorn's way to say that the service did not start
         _say_last(failures[0] if failures else error)
     return 1  # uvicorn ends a replica that has started by the signal that stopped it
+
+
+def prepare(used: Container[str] = ()) -> None:
+    """Does what is the same for every replica of an environment. A second call does nothing.
+    `used` are modules that replicas use although BentoML imports them for nothing."""
+    global _prepared
+    if _prepared:
+        return
+    _prepared = True
+    survive_full_disk()
+    stream_weights()
+    with unused_left_out(used):
+        import _bentoml_impl.server.app  # noqa: F401  (and with it all that follows)
+    hide_url()
+    let_failures_out()
 
 
 def make_home() -> None:
