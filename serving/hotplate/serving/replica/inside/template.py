@@ -1,0 +1,173 @@
+"""A process that has imported what its environment's replicas need, and forks them; a program of
+its own. Python >= 3.9, as `standby.py`.
+
+Standard input is as a standby's, and may have `plan`: what is inside the walls of its children.
+`HOTPLATE_TEMPLATE_FD` is a Unix socket (stream) to the engine:
+
+    →  {"warm": modules, "failed": [names that could not be imported]} once it can be forked;
+       or {"unforkable": which module left what}, and it ends
+    ←  one byte and descriptors: the child's channel, and within walls the namespaces that it
+       enters (users, processes, IPC, mounts)
+
+The child, on its channel:
+
+    →  {"forked": process id as it knows itself}, with its credentials, so that the engine has the
+       id as it knows the child; or {"refused": why}
+    ←  its job, and so on: from here on it is a standby
+
+Template and children end with their own channels; a child only until it is a replica.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import signal
+import socket
+import struct
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from typing import NamedTuple, Optional
+
+from hotplate.serving.replica.inside.leftovers import Leftovers
+from hotplate.serving.replica.inside.reseeding import reseed
+from hotplate.serving.replica.inside.standby import Become, say, take_job, warm_up
+from hotplate.serving.replica.inside.worker import become, run
+
+CHANNEL = "HOTPLATE_TEMPLATE_FD"
+WALLS = "hotplate.deploy.sandbox.launcher.joining"
+"""The module with `enter(namespaces)` and `confine_child(plan)`."""
+MOST_DESCRIPTORS = 5
+CREDENTIALS = struct.Struct("iII")
+"""`struct ucred`: process, user, group."""
+UNUSED = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
+"""Variables that count when a context is made, which no template does."""
+
+
+class Request(NamedTuple):
+    """For one child."""
+
+    channel: socket.socket
+    namespaces: Sequence[int]
+
+    def close(self) -> None:
+        self.channel.close()
+        self.close_namespaces()
+
+    def close_namespaces(self) -> None:
+        for namespace in self.namespaces:
+            os.close(namespace)
+
+
+def main(do: Become = become) -> int:
+    """Warms up and forks children; returns the exit status of the template, or of a child."""
+    birth = json.load(sys.stdin)
+    channel = socket.socket(fileno=int(os.environ.pop(CHANNEL)))
+    _read_nothing_more()
+    itself = os.getpid()
+    with Leftovers([channel.fileno()], Path(birth["folder"], birth["metrics"])) as leftovers:
+        warmth = warm_up(birth)
+    if os.getpid() != itself:  # a module has forked, and we are its child
+        return 0
+    if why := leftovers.sentence():
+        say(channel, {"unforkable": why})
+        return 0
+    gc.collect()
+    gc.disable()  # it would write to pages that are shared
+    gc.freeze()
+    say(channel, {"warm": warmth.imported, "failed": warmth.failed})
+    own = Forks(channel, leftovers, birth.get("plan", "")).child()
+    if own is None:
+        return 0
+    reseed()
+    return take_job(own, warmth, do, UNUSED)
+
+
+class Forks:
+    """Forks a child for each request on `channel`, until that ends."""
+
+    def __init__(self, channel: socket.socket, leftovers: Leftovers, plan: str) -> None:
+        """`plan` describes the walls of children within walls; "" = there are none."""
+        self._channel = channel
+        self._leftovers = leftovers
+        self._plan = plan
+
+    def child(self) -> Optional[socket.socket]:  # noqa: UP045
+        """Returns in each child its channel, and in the template None once its own has ended."""
+        before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no child is waited for
+        while True:
+            request = self._next()
+            if request is None:
+                return None
+            try:
+                if os.fork() == 0:
+                    signal.signal(signal.SIGCHLD, before or signal.SIG_DFL)
+                    return self._separate(request)
+            except OSError as error:
+                _refuse(request, error)
+            request.close()
+
+    def _next(self) -> Optional[Request]:  # noqa: UP045
+        while True:
+            try:
+                data, descriptors, _, _ = socket.recv_fds(self._channel, 1, MOST_DESCRIPTORS)
+            except OSError:  # its other end is gone, with something unread
+                return None
+            if not data:
+                return None
+            for descriptor in descriptors:
+                os.set_inheritable(descriptor, False)
+            if descriptors:
+                return Request(socket.socket(fileno=descriptors[0]), descriptors[1:])
+
+    def _separate(self, request: Request) -> socket.socket:
+        """Has a child of this first child, which ends, be nobody's; returns in that one.
+
+        A namespace of processes holds only for the children of whoever enters it.
+        """
+        try:
+            self._close_others(request)
+            if request.namespaces:
+                import_module(WALLS).enter(request.namespaces)
+            if os.fork():
+                os._exit(0)
+            os.setsid()
+            request.close_namespaces()
+            if self._plan:
+                import_module(WALLS).confine_child(self._plan)
+            _introduce(request.channel)
+        except OSError as error:
+            _refuse(request, error)
+            os._exit(0)
+        return request.channel
+
+    def _close_others(self, request: Request) -> None:
+        self._channel.close()
+        own = {request.channel.fileno(), *request.namespaces}
+        for descriptor in self._leftovers.descriptors().keys() - own:
+            os.close(descriptor)
+
+
+def _introduce(channel: socket.socket) -> None:
+    """Says who it is; the kernel tells the engine by which process id the engine knows it."""
+    itself = CREDENTIALS.pack(os.getpid(), os.getuid(), os.getgid())
+    line = json.dumps({"forked": os.getpid()}).encode() + b"\n"
+    channel.sendmsg([line], [(socket.SOL_SOCKET, socket.SCM_CREDENTIALS, itself)])
+
+
+def _refuse(request: Request, error: OSError) -> None:
+    with suppress(OSError):  # the engine has given it up
+        say(request.channel, {"refused": f"it could not be forked: {error}"})
+
+
+def _read_nothing_more() -> None:
+    with open(os.devnull, "rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
+
+
+if __name__ == "__main__":
+    run(main)
