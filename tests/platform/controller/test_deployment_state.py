@@ -14,7 +14,7 @@ from hotplate.platform.controller.deployment_state import (
 )
 from hotplate.platform.controller.status_json import live_json
 from hotplate.platform.store.records import DesiredState
-from tests.support.control_plane.situations import deployment, replica, revision, service
+from tests.support.control_plane.situations import NOW, deployment, replica, revision, service
 
 TIMEOUT_S = 60.0
 
@@ -94,3 +94,21 @@ def test_no_task_holds_up_who_terminates_the_deployment(state: DeploymentState) 
     state.drain(frozenset({"a"}), now=0.0)
     state.tasks = {"a": 1}
     assert state.overdue([replica("a")], TIMEOUT_S + DRAIN_MARGIN_S) == {"a"}
+
+
+@pytest.mark.parametrize("set_by_s", [-3600.0, 3600.0])
+def test_a_replica_is_as_old_as_it_is_however_the_clock_is_set(
+    state: DeploymentState, set_by_s: float
+) -> None:
+    first, second = replica("a"), replica("b", created_at=NOW + 5 + set_by_s)
+    state.note_begun([first], 500.0, NOW)
+    assert state.begun == {"a": 490.0}, "it was there when the controller started"
+    state.note_begun([first, second], 505.0, NOW + 5 + set_by_s)
+    assert state.begun == {"a": 490.0, "b": 505.0}
+    state.note_begun([second], 506.0, NOW + 6)
+    assert state.begun == {"b": 505.0}
+
+
+def test_a_start_is_never_in_the_future(state: DeploymentState) -> None:
+    state.note_begun([replica("a")], 500.0, NOW - 3600)
+    assert state.begun == {"a": 500.0}

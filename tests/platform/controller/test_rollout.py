@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -68,3 +69,20 @@ async def test_a_roll_out_that_failed_is_over_until_the_next_one_is_asked_for(wo
 
 async def test_nothing_is_known_of_what_is_gone(world: World) -> None:
     assert world.controller.rollout(4711) is UNSEEN
+
+
+async def test_a_clock_that_is_set_forward_fails_no_roll_out(world: World) -> None:
+    """To the wall clock, whatever began before is older by as much."""
+    made = world.deploy(least=1)
+    await until(lambda: world.engine.found)
+    (replica,) = world.engine.found
+    world.engine.become(replica, ReplicaState.STARTING, BUILDING)
+    await until(lambda: BUILDING in world.controller.rollout(made.id).reason)
+
+    found = world.engine.found[replica]
+    world.engine.found[replica] = replace(found, created_at=found.created_at - 3600)
+    world.engine.become(replica, ReplicaState.STARTING, "it is tried again", restarts=1)
+    await until(lambda: "it is tried again" in world.controller.rollout(made.id).reason)
+    world.engine.become(replica, ReplicaState.READY)
+    await until(lambda: world.controller.rollout(made.id).over)
+    assert not world.controller.rollout(made.id).failed

@@ -98,6 +98,6 @@ def observed(of: Deployment, *replicas: Replica, **changes: Any) -> Observed:
         draining=frozenset(),
         idle=frozenset(),
         busy={},
-        now=NOW,
+        ages_s={each.id: NOW - each.created_at for each in replicas},
     )
     return replace(row, **changes)

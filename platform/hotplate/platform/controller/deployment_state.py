@@ -75,6 +75,9 @@ class DeploymentState:
     """When what each decider has learnt was written last, loop seconds."""
     memories: dict[str, Any] = field(default_factory=dict)
     """What deciders of the deployment's services had learnt, as of the last load."""
+    begun: Mapping[str, float] = field(default_factory=dict)
+    """When each replica was asked for, loop seconds, as far as it could be told when it was first
+    seen."""
     ended: dict[str, int] | None = None
     """How often each replica has ended by itself; None before the first look."""
     unready: set[str] = field(default_factory=set)
@@ -204,6 +207,18 @@ class DeploymentState:
     def mine(self, replicas: Iterable[Replica]) -> list[Replica]:
         """The deployment's own replicas, of all that there are."""
         return [replica for replica in replicas if self.owns(replica.key)]
+
+    def note_begun(self, replicas: Iterable[Replica], now: float, wall: float) -> None:
+        """Fix when these began by the clock that nobody sets; others are forgotten.
+
+        `now` is in loop seconds, `wall` in Unix seconds. The wall clock is right, or nearly, when a
+        replica is new, and may be set by hours while it starts. One that would begin in the future
+        begins now: the clock was set back while nobody looked.
+        """
+        self.begun = {
+            replica.id: self.begun.get(replica.id, now - max(0.0, wall - replica.created_at))
+            for replica in replicas
+        }
 
     def see(self, replicas: Sequence[Replica]) -> None:
         """Remember these replicas' ids, so that their logs are found when they have ended."""

@@ -79,14 +79,14 @@ class EventRecorder:
 
     async def _demand(self, state: DeploymentState, decided: bool, now: float) -> None:
         """Keep the demand that deciders saw, now and then, and with each decision."""
-        demands, wall = state.demands, datetime.now(UTC).timestamp()
-        due = demands.due(wall)
-        if due is not None and (decided or due <= wall):
+        demands = state.demands
+        due = demands.due(now)
+        if due is not None and (decided or due <= now):
             await self._pending.write(
                 self._store.history.add_demands, state.deployment.id, demands.taken()
             )
         elif due is not None:
-            state.look_by(now + due - wall)
+            state.look_by(due)
 
     async def granted(
         self, state: DeploymentState, granted: Mapping[WorkloadKey, Allocation]

@@ -61,19 +61,20 @@ class Recommender:
         """
         now, wall = asyncio.get_running_loop().time(), datetime.now(UTC).timestamp()
         replicas = state.mine(self._engine.replicas())
+        state.note_begun(replicas, now, wall)
         recommended: list[Recommendation] = []
         settings = LabelSettings.of(state.deployment.labels)
         floor = _floor(settings, now)
         for service in state.answering():
             key = service.workload.key
             own = [replica for replica in replicas if replica.key == key]
-            there = counts(own, state.draining, now, wall)
+            there = counts(own, state.draining, state.begun)
             route = state.route_of(key)
             slots, demand = state.slots.load(
                 service, self._gateways.demand(route), self._gateways.demand(route + TASKS)
             )
             memory = state.memories.get(service.name)
-            state.demands.note(key, demand, there, wall)
+            state.demands.note(key, demand, there, now, wall)
             recommendation = self._scaling.recommend(
                 service,
                 slots,
@@ -95,7 +96,7 @@ class Recommender:
             draining=state.draining,
             idle=overdue | {r for r in state.draining if self._gateways.idle(r)},
             busy={r.id: n for r in replicas if (n := self._gateways.busy(r.id))},
-            now=wall,
+            ages_s={name: now - begun for name, begun in state.begun.items()},
             ordered=frozenset(filter(state.owns, self._allocations.ordered())),
             unserved=state.traffic.unserved.get(public_name(state.deployment), ""),
         )

@@ -26,7 +26,7 @@ START = 1_700_000_000.0
 def noted(*told: tuple[float, RouteDemand | None]) -> list[DemandRecord]:
     log = DemandLog()
     for at, demand in told:
-        log.note(KEY, demand, Replicas(1, (0.0,)), START + at)
+        log.note(KEY, demand, Replicas(1, (0.0,)), at, START + at)
     return log.unwritten
 
 
@@ -56,7 +56,7 @@ def test_one_record_a_second_of_each_of_two_services() -> None:
     for turn in range(20):
         for key in (KEY, other):
             demand = RouteDemand(1, 0, completed=turn)
-            log.note(key, demand, Replicas(1, (0.0,)), START + 0.2 * turn)
+            log.note(key, demand, Replicas(1, (0.0,)), 0.2 * turn, START + 0.2 * turn)
     for service in ("Chat", "Embed"):
         records = [record for record in log.unwritten if record.service == service]
         assert len(records) <= 5
@@ -71,18 +71,24 @@ def test_a_gateway_that_counts_anew_tells_no_arrivals_below_zero() -> None:
 
 def test_records_wait_a_minute_at_most_to_be_written_together() -> None:
     log = DemandLog()
-    assert log.due(START) is None
-    log.note(KEY, RouteDemand(in_flight=1), Replicas(), START)
-    assert log.due(START + 9) == START + UNWRITTEN_S
+    assert log.due(5.0) is None
+    log.note(KEY, RouteDemand(in_flight=1), Replicas(), 5.0, START)
+    assert log.due(9.0) == 5.0 + UNWRITTEN_S
     for turn in range(UNWRITTEN_MAX):
-        log.note(KEY, RouteDemand(1, completed=turn + 1), Replicas(), START + 2.0 * turn)
-    assert log.due(START + 9) == START + 9
+        log.note(KEY, RouteDemand(1, completed=turn + 1), Replicas(), 7.0 + 2.0 * turn, START)
+    assert log.due(9.0) == 9.0
     assert len(log.taken()) >= UNWRITTEN_MAX and log.taken() == []
 
 
-def test_the_clock_may_be_set_back() -> None:
-    one, two = RouteDemand(in_flight=1), RouteDemand(in_flight=2)
-    assert arrived((0, one), (-3600, two)) == [1, 1]
+@pytest.mark.parametrize("set_by_s", [-3600.0, 3600.0])
+def test_records_do_not_wait_for_a_clock_that_is_set(set_by_s: float) -> None:
+    log = DemandLog()
+    log.note(KEY, RouteDemand(in_flight=1), Replicas(), 5.0, START)
+    assert log.taken()
+    log.note(KEY, RouteDemand(in_flight=2), Replicas(), 5.5, START + set_by_s)
+    log.note(KEY, RouteDemand(in_flight=3), Replicas(), 7.0, START + set_by_s + 1.5)
+    assert log.due(7.0) == 5.5 + UNWRITTEN_S
+    assert [one.arrived for one in log.unwritten] == [1, 1]
 
 
 def written(path: Path, *lines: object) -> Path:

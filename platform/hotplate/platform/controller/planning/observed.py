@@ -28,8 +28,8 @@ class Observed:
     """Draining replicas on which nothing runs, as gateways confirm, or whose time is over."""
     busy: Mapping[str, int]
     """Taken slots by replica, as gateways last reported; a replica without any is not in it."""
-    now: float
-    """Unix seconds."""
+    ages_s: Mapping[str, float]
+    """How long ago each replica was asked for, by a clock that nobody sets."""
     ordered: frozenset[WorkloadKey] = frozenset()
     """Workloads for which the engine was ordered to run replicas, even if none exists yet."""
     allocations: Mapping[WorkloadKey, Allocation] = field(default_factory=dict)

@@ -110,21 +110,21 @@ def _verdict(observed: Observed) -> RolloutVerdict | None:
     services = observed.services[latest.number]
     for service in services:
         for replica in observed.replicas_of(service.workload.key):
-            if verdict := _start_failure(replica, service, observed.now):
+            if verdict := _start_failure(replica, service, observed.ages_s[replica.id]):
                 return verdict
     if all(_is_rolled_out(observed, service) for service in services):
         return RolloutVerdict(RolloutOutcome.READY, "every service has a ready replica")
     return None
 
 
-def _start_failure(replica: Replica, service: Service, now: float) -> RolloutVerdict | None:
+def _start_failure(replica: Replica, service: Service, age_s: float) -> RolloutVerdict | None:
     if replica.ready_at is not None:
         return None
     reason = f"service '{service.name}' cannot start: {replica.reason}"
     if replica.state is ReplicaState.FAILED:
         return RolloutVerdict(RolloutOutcome.FAILED, reason, replica.log_tail)
     attempts = ended_attempts(replica)
-    late = attempts > 0 and now - replica.created_at > service.workload.cold_start_timeout_s
+    late = attempts > 0 and age_s > service.workload.cold_start_timeout_s
     if attempts < START_ATTEMPTS and not late:
         return None
     return RolloutVerdict(RolloutOutcome.FAILED, f"{reason} (attempt {attempts})", replica.log_tail)

@@ -206,13 +206,11 @@ def _before(
 
 
 def counts(
-    replicas: Sequence[Replica], draining: frozenset[str], now: float, wall: float
+    replicas: Sequence[Replica], draining: frozenset[str], begun: Mapping[str, float]
 ) -> Replicas:
-    """Replicas as the decider sees them: those that drain are gone already.
-
-    `wall` may have been set back since one began; that one begins now, not in the future.
-    """
+    """Replicas as the decider sees them: those that drain are gone already. `begun`: when each of
+    them was asked for, loop seconds."""
     mine = [replica for replica in replicas if replica.id not in draining]
     ready = sum(replica.state in _LIVE for replica in mine)
-    starting = [now - max(0.0, wall - r.created_at) for r in mine if r.state in _COMING]
+    starting = [begun[replica.id] for replica in mine if replica.state in _COMING]
     return Replicas(ready, tuple(sorted(starting)))

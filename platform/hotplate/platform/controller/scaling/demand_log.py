@@ -25,20 +25,29 @@ class _LastDemand:
     completed: int
     total: int
     since: float
-    """When the record began that is still being added to, wall seconds."""
+    """When the record began that is still being added to, loop seconds."""
 
 
 @dataclass
 class DemandLog:
-    """Of one deployment. Times are wall seconds, for people and for other machines."""
+    """Of one deployment. Records have the wall clock's time, for people and for other machines;
+    what is due when goes by the loop's, as the wall clock may be set."""
 
     unwritten: list[DemandRecord] = field(default_factory=list)
+    _waits_since: float = 0.0
+    """When the first of them was noted, loop seconds."""
     _previous: dict[WorkloadKey, _LastDemand] = field(default_factory=dict)
 
     def note(
-        self, key: WorkloadKey, demand: RouteDemand | None, there: Replicas, wall: float
+        self,
+        key: WorkloadKey,
+        demand: RouteDemand | None,
+        there: Replicas,
+        now: float,
+        wall: float,
     ) -> None:
-        """`demand` is what gateways say now; None = they are not heard."""
+        """`demand` is what gateways say now; None = they are not heard. `now` in loop seconds,
+        `wall` in Unix seconds."""
         if demand is None:
             return
         previous = self._previous.get(key)
@@ -56,12 +65,14 @@ class DemandLog:
             ready=there.ready,
             starting=len(there.starting_at),
         )
-        since = wall
-        if previous is not None and 0 <= wall - previous.since < SAMPLE_S:
+        since = now
+        if previous is not None and now - previous.since < SAMPLE_S:
             last = self._last(key)
             if last is not None:
                 record = replace(record, arrived=arrived + self.unwritten.pop(last).arrived)
                 since = previous.since
+        if not self.unwritten:
+            self._waits_since = now
         self.unwritten.append(record)
         self._previous[key] = _LastDemand(demand.completed, demand.demand, since)
 
@@ -73,13 +84,13 @@ class DemandLog:
                 return turn
         return None
 
-    def due(self, wall: float) -> float | None:
-        """When what is unwritten is to be written; None = there is nothing."""
+    def due(self, now: float) -> float | None:
+        """When what is unwritten is to be written, loop seconds; None = there is nothing."""
         if not self.unwritten:
             return None
         if len(self.unwritten) >= UNWRITTEN_MAX:
-            return wall
-        return self.unwritten[0].at.timestamp() + UNWRITTEN_S
+            return now
+        return self._waits_since + UNWRITTEN_S
 
     def taken(self) -> list[DemandRecord]:
         """What is unwritten, to be written now."""
