@@ -53,6 +53,7 @@ class Tally:
             seconds=clock() - self._begins_at,
             mean_ms=statistics.fmean(found or [0.0]) * 1000,
             p50_ms=cuts[49] * 1000,
+            p95_ms=cuts[94] * 1000,
             p99_ms=cuts[98] * 1000,
         )
 
@@ -61,9 +62,17 @@ class Client(asyncio.Protocol):
     """One client, over as many connections as it needs, one at a time."""
 
     def __init__(
-        self, url: str, body: bytes, organization: str, patience_s: float, tally: Tally
+        self,
+        url: str,
+        socket: str,
+        body: bytes,
+        organization: str,
+        patience_s: float,
+        tally: Tally,
     ) -> None:
+        """`socket` is the path of a Unix socket, in place of the URL's host; empty = none."""
         where = urllib.parse.urlsplit(url)
+        self._socket = socket
         self._host, self._port = where.hostname or "", where.port or 80
         self._request = (
             f"POST {where.path or '/'} HTTP/1.1\r\nHost: {where.netloc}\r\n"
@@ -85,7 +94,10 @@ class Client(asyncio.Protocol):
 
     async def _connect(self) -> None:
         try:
-            await self._loop.create_connection(lambda: self, self._host, self._port)
+            if self._socket:
+                await self._loop.create_unix_connection(lambda: self, self._socket)
+            else:
+                await self._loop.create_connection(lambda: self, self._host, self._port)
         except OSError:
             self._tally.count("failed")
             self._loop.call_later(AFTER_FAILURE_S, self.connect)
@@ -118,6 +130,8 @@ class Client(asyncio.Protocol):
             self._retry_after_s = float(value)
 
     def on_message_complete(self) -> None:
+        if self._parser.get_status_code() < 200:  # our worker says that its handler begins
+            return
         if self._leaves is not None:
             self._leaves.cancel()
         keeps = self._parser.should_keep_alive()
@@ -151,7 +165,8 @@ async def run(flags: argparse.Namespace) -> None:
     tally = Tally(flags.warmup)
     body = flags.body.encode() or BODY
     for _ in range(flags.clients):
-        Client(flags.url, body, flags.organization, flags.patience, tally).connect()
+        client = Client(flags.url, flags.socket, body, flags.organization, flags.patience, tally)
+        client.connect()
     await asyncio.sleep(flags.warmup + flags.seconds)
     print(json.dumps(asdict(tally.load())), flush=True)
     await asyncio.Event().wait()
@@ -160,6 +175,7 @@ async def run(flags: argparse.Namespace) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("url")
+    parser.add_argument("--socket", default="", help="a Unix socket, in place of the URL's host")
     parser.add_argument("--body", default="")
     parser.add_argument("--clients", type=int, required=True)
     parser.add_argument("--seconds", type=float, required=True)

@@ -21,10 +21,10 @@ function done(summary, latency, requests)
   local bad = summary.errors
   io.write(string.format(
     '{"answered": %d, "refused": %d, "left": 0, "failed": %d, "seconds": %f, '
-    .. '"mean_ms": %f, "p50_ms": %f, "p99_ms": %f}\\n',
+    .. '"mean_ms": %f, "p50_ms": %f, "p95_ms": %f, "p99_ms": %f}\\n',
     summary.requests - bad.status, bad.status, bad.connect + bad.read + bad.write + bad.timeout,
     summary.duration / 1e6, latency.mean / 1e3, latency:percentile(50) / 1e3,
-    latency:percentile(99) / 1e3))
+    latency:percentile(95) / 1e3, latency:percentile(99) / 1e3))
 end
 """
 
@@ -44,6 +44,7 @@ class Load:
     seconds: float
     mean_ms: float
     p50_ms: float
+    p95_ms: float
     p99_ms: float
 
     @property
@@ -77,10 +78,19 @@ async def clients(
 
 @asynccontextmanager
 async def closed_loop(
-    url: str, count: int, seconds: float, folder: Path, *, body: str = "", warmup_s: float = 0.0
+    url: str,
+    count: int,
+    seconds: float,
+    folder: Path,
+    *,
+    body: str = "",
+    socket: str = "",
+    warmup_s: float = 0.0,
 ) -> AsyncIterator[Load]:
-    """The same for any URL. The clients post `body`, or 1 KiB if it is empty."""
-    command = _generator(url, count, seconds, warmup_s, "--body", body)
+    """The same for any URL, or for a Unix socket in place of its host. The clients post `body`, or
+    1 KiB if it is empty."""
+    flags = ("--body", body, "--socket", socket)
+    command = _generator(url, count, seconds, warmup_s, *flags)
     async with running(*command, log=folder / "generator.log", piped=True) as child:
         yield Load(**await child.next_json(warmup_s + seconds + 30))
 
