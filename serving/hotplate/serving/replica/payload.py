@@ -24,6 +24,7 @@ PAYLOAD = (
     "hotplate.serving.streaming",
     "hotplate.cache.own_token",
     "hotplate.cache.reader",
+    "hotplate.deploy.sandbox.launcher",
     "hotplate.machine.address",
 )
 

@@ -1,13 +1,12 @@
 """A process that has imported what its environment's replicas need, and forks them; a program of
 its own. Python >= 3.9, as `standby.py`.
 
-Standard input is as a standby's, and may have `plan`: what is inside the walls of its children.
-`HOTPLATE_TEMPLATE_FD` is a Unix socket (stream) to the engine:
+Standard input is as a standby's. `HOTPLATE_TEMPLATE_FD` is a Unix socket (stream) to the engine:
 
     →  {"warm": modules, "failed": [names that could not be imported]} once it can be forked;
        or {"unforkable": which module left what}, and it ends
     ←  one byte and descriptors: the child's channel, and within walls the namespaces that it
-       enters (users, processes, IPC, mounts)
+       enters (users, processes, IPC, mounts) and the instructions for what it does itself
 
 The child, on its channel:
 
@@ -29,19 +28,17 @@ import struct
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple, Optional
 
+from hotplate.deploy.sandbox.launcher.joining import confine_child, enter
 from hotplate.serving.replica.inside.leftovers import Leftovers
 from hotplate.serving.replica.inside.reseeding import reseed
 from hotplate.serving.replica.inside.standby import Become, say, take_job, warm_up
 from hotplate.serving.replica.inside.worker import become, run
 
 CHANNEL = "HOTPLATE_TEMPLATE_FD"
-WALLS = "hotplate.deploy.sandbox.launcher.joining"
-"""The module with `enter(namespaces)` and `confine_child(plan)`."""
-MOST_DESCRIPTORS = 5
+MOST_DESCRIPTORS = 6
 CREDENTIALS = struct.Struct("iII")
 """`struct ucred`: process, user, group."""
 UNUSED = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
@@ -52,15 +49,13 @@ class Request(NamedTuple):
     """For one child."""
 
     channel: socket.socket
-    namespaces: Sequence[int]
+    walls: Sequence[int]
+    """Descriptors of what it enters and of its instructions; empty where there are no walls."""
 
     def close(self) -> None:
         self.channel.close()
-        self.close_namespaces()
-
-    def close_namespaces(self) -> None:
-        for namespace in self.namespaces:
-            os.close(namespace)
+        for descriptor in self.walls:
+            os.close(descriptor)
 
 
 def main(do: Become = become) -> int:
@@ -80,7 +75,7 @@ def main(do: Become = become) -> int:
     gc.disable()  # it would write to pages that are shared
     gc.freeze()
     say(channel, {"warm": warmth.imported, "failed": warmth.failed})
-    own = Forks(channel, leftovers, birth.get("plan", "")).child()
+    own = Forks(channel, leftovers).child()
     if own is None:
         return 0
     reseed()
@@ -90,11 +85,9 @@ def main(do: Become = become) -> int:
 class Forks:
     """Forks a child for each request on `channel`, until that ends."""
 
-    def __init__(self, channel: socket.socket, leftovers: Leftovers, plan: str) -> None:
-        """`plan` describes the walls of children within walls; "" = there are none."""
+    def __init__(self, channel: socket.socket, leftovers: Leftovers) -> None:
         self._channel = channel
         self._leftovers = leftovers
-        self._plan = plan
 
     def child(self) -> Optional[socket.socket]:  # noqa: UP045
         """Returns in each child its channel, and in the template None once its own has ended."""
@@ -114,15 +107,20 @@ class Forks:
     def _next(self) -> Optional[Request]:  # noqa: UP045
         while True:
             try:
-                data, descriptors, _, _ = socket.recv_fds(self._channel, 1, MOST_DESCRIPTORS)
+                data, descriptors, flags, _ = socket.recv_fds(self._channel, 1, MOST_DESCRIPTORS)
             except OSError:  # its other end is gone, with something unread
                 return None
             if not data:
                 return None
             for descriptor in descriptors:
                 os.set_inheritable(descriptor, False)
-            if descriptors:
-                return Request(socket.socket(fileno=descriptors[0]), descriptors[1:])
+            if not descriptors:
+                continue
+            request = Request(socket.socket(fileno=descriptors[0]), descriptors[1:])
+            if not flags & socket.MSG_CTRUNC:
+                return request
+            _refuse(request, OSError("some of its descriptors have not arrived"))
+            request.close()
 
     def _separate(self, request: Request) -> socket.socket:
         """Has a child of this first child, which ends, be nobody's; returns in that one.
@@ -131,14 +129,13 @@ class Forks:
         """
         try:
             self._close_others(request)
-            if request.namespaces:
-                import_module(WALLS).enter(request.namespaces)
+            if request.walls:
+                enter(request.walls[:-1])
             if os.fork():
                 os._exit(0)
             os.setsid()
-            request.close_namespaces()
-            if self._plan:
-                import_module(WALLS).confine_child(self._plan)
+            if request.walls:
+                confine_child(request.walls[-1])
             _introduce(request.channel)
         except OSError as error:
             _refuse(request, error)
@@ -147,7 +144,7 @@ class Forks:
 
     def _close_others(self, request: Request) -> None:
         self._channel.close()
-        own = {request.channel.fileno(), *request.namespaces}
+        own = {request.channel.fileno(), *request.walls}
         for descriptor in self._leftovers.descriptors().keys() - own:
             os.close(descriptor)
 
