@@ -21,7 +21,6 @@ from loadtests.benchmarks.gateway_trials import (
     idle,
     kills,
     latency,
-    overhead,
     overload,
     replicas,
     tokens,
@@ -47,8 +46,8 @@ from loadtests.systems.proxies import (
 
 TRIALS = [
     cost.TRIAL,
-    latency.TRIAL,
-    overhead.TRIAL,
+    latency.LATENCY,
+    latency.OVERHEAD,
     overload.OVERLOAD,
     overload.LEAVING,
     abandoned.TRIAL,

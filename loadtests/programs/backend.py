@@ -9,7 +9,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import heapq
 import json
 import os
@@ -18,13 +17,13 @@ from dataclasses import asdict
 from functools import partial
 from typing import cast
 
-import httptools
 import uvloop
 
 from loadtests.harness.accelerator import Accelerator, Alarm, clock
+from loadtests.harness.http_server import CallersConnection, serve
 
 BODY = b'{"answer": "%s"}' % (b"x" * (1024 - 14))
-ANSWER = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
+JSON = b"application/json"
 STREAM = (
     b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-cache\r\n"
     b"Transfer-Encoding: chunked\r\n\r\n"
@@ -70,52 +69,32 @@ class Handlers:
         self.record = record
 
 
-class Connection(asyncio.Protocol):
-    """One caller's connection: one request at a time."""
-
+class Connection(CallersConnection):
     def __init__(self, handlers: Handlers) -> None:
+        super().__init__()
         self._handlers = handlers
-        self._parser = httptools.HttpRequestParser(self)
-        self._target = b""
-        self._transport: asyncio.Transport
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's are of no such class
-
-    def data_received(self, data: bytes) -> None:
-        self._parser.feed_data(data)
-
-    def on_url(self, url: bytes) -> None:
-        self._target = url
-
-    def on_message_complete(self) -> None:
-        path, _, query = self._target.partition(b"?")
+    def asked(self, target: bytes, body: bytes) -> None:
+        path, _, query = target.partition(b"?")
         _, what, *values = path.split(b"/")
         handlers = self._handlers
         if what == b"work":
             if query:
                 handlers.record(query.removeprefix(b"id="))
-            handlers.accelerator.begin(float(values[0]), partial(self._send, BODY))
+            handlers.accelerator.begin(float(values[0]), partial(self.answer, BODY, JSON))
         elif what == b"tokens":
             handlers.accelerator.enter()
-            self._write(STREAM)
+            self.send(STREAM)
             handlers.streams.begin(self, int(values[0]), float(values[1]))
         else:
-            self._send(json.dumps(asdict(handlers.accelerator.stats())).encode())
+            self.answer(json.dumps(asdict(handlers.accelerator.stats())).encode(), JSON)
 
     def send_event(self, *, last: bool) -> None:
         event = EVENT % clock()
         end = b"0\r\n\r\n" if last else b""
-        self._write(b"%x\r\n%b\r\n%b" % (len(event), event, end))
+        self.send(b"%x\r\n%b\r\n%b" % (len(event), event, end))
         if last:
             self._handlers.accelerator.leave()
-
-    def _send(self, body: bytes) -> None:
-        self._write(ANSWER % (len(body), body))
-
-    def _write(self, data: bytes) -> None:
-        if not self._transport.is_closing():
-            self._transport.write(data)
 
 
 def recorder(path: str) -> Callable[[bytes], None]:
@@ -124,14 +103,9 @@ def recorder(path: str) -> Callable[[bytes], None]:
     return lambda line: cast("None", os.write(file, line + b"\n"))
 
 
-async def serve(concurrency: int, port: int, record: str) -> None:
-    loop = asyncio.get_running_loop()
+async def run(concurrency: int, port: int, record: str) -> None:
     handlers = Handlers(concurrency, recorder(record))
-    server = await loop.create_server(
-        lambda: Connection(handlers), "127.0.0.1", port, backlog=2048, reuse_address=True
-    )
-    print(json.dumps({"port": server.sockets[0].getsockname()[1]}), flush=True)
-    await server.serve_forever()
+    await serve(lambda: Connection(handlers), port)
 
 
 if __name__ == "__main__":
@@ -140,4 +114,4 @@ if __name__ == "__main__":
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--record", required=True, help="file for the ids of what begins")
     flags = parser.parse_args()
-    uvloop.run(serve(flags.concurrency, flags.port, flags.record))
+    uvloop.run(run(flags.concurrency, flags.port, flags.record))

@@ -60,6 +60,16 @@ def with_end(end: Ended) -> Break:
     )
 
 
+def and_end(end: Ended) -> Break:
+    """There is this end beside all others."""
+    return lambda good: replace(good, ended=[*good.ended, end])
+
+
+def and_run(run: Run) -> Break:
+    """There is this run beside all others."""
+    return lambda good: replace(good, runs=[*good.runs, run])
+
+
 def with_run(*runs: Run) -> Break:
     """The request has these runs in place of its own."""
     return lambda good: replace(
@@ -81,7 +91,7 @@ def test_a_good_history_has_no_violation() -> None:
             id="no end",
         ),
         pytest.param(
-            lambda good: replace(good, ended=[*good.ended, Ended(1, 11.2, "cut")]),
+            and_end(Ended(1, 11.2, "cut")),
             "request 1 ended 2 times: answered at 11.010000 s, cut at 11.200000 s",
             id="two ends",
         ),
@@ -92,7 +102,7 @@ def test_a_good_history_has_no_violation() -> None:
             id="silent",
         ),
         pytest.param(
-            lambda good: replace(good, ended=[*good.ended, Ended(9, 11.2, "left")]),
+            and_end(Ended(9, 11.2, "left")),
             "request 9 ended at 11.200000 s and was never sent",
             id="never sent",
         ),
@@ -107,18 +117,18 @@ def test_a_good_history_has_no_violation() -> None:
             id="a number used twice",
         ),
         pytest.param(
-            lambda good: replace(good, runs=[*good.runs, Run(3, "r2", 14.1, 14.2)]),
+            and_run(Run(3, "r2", 14.1, 14.2)),
             "request 3 may not run twice and ran 2 times: at r1 from 11.000000 s until "
             "12.000000 s, and at r2 from 14.100000 s until 14.200000 s",
             id="run twice",
         ),
         pytest.param(
-            lambda good: replace(good, runs=[*good.runs, Run(9, "r2", 14.1, None)]),
+            and_run(Run(9, "r2", 14.1, None)),
             "request 9 ran at r2 from 14.100000 s until killed and was never sent",
             id="run and never sent",
         ),
         pytest.param(
-            lambda good: replace(good, runs=[*good.runs, Run(5, "r2", 14.1, 14.2)]),
+            and_run(Run(5, "r2", 14.1, 14.2)),
             "request 5 was refused as not tried at 10.310000 s, but ran at r2 from 14.100000 s "
             "until 14.200000 s",
             id="refused and run",
@@ -181,7 +191,7 @@ def test_each_violation_is_one_sentence_with_the_requests_and_times(
     "other",
     [
         pytest.param(
-            lambda good: replace(good, runs=[*good.runs, Run(4, "r2", 14.1, None)]),
+            and_run(Run(4, "r2", 14.1, None)),
             id="what may run twice runs twice",
         ),
         pytest.param(
