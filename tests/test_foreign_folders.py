@@ -129,8 +129,9 @@ OURS = {
     ),
     "serving/replica/environments/build.py": Ours(
         "the build's folder before anything runs in it; its log, which lies beside it; the "
-        "operator's configuration; the agent's tree",
+        "operator's configuration; the agent's tree; a source of our own",
         {
+            "Build._compile": ".read_text",
             "Build._log_bytes": ".stat",
             "Build._make_folders": ".is_file .mkdir shutil.copyfile",
             "Build._output": ".open",
@@ -139,6 +140,7 @@ OURS = {
             "Build._write": ".open",
         },
     ),
+    "serving/replica/environments/bytecode.py": INSIDE,
     "serving/replica/compile_cache.py": Ours(
         "drafts and notes of our own; a replica's folder before anything runs in it; an agent's "
         "tree of compiled code",

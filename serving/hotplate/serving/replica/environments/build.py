@@ -34,6 +34,9 @@ MOST_LOG_BYTES = 64 << 20
 LOOK_S = 0.2
 """Seconds between checks of the disk while a step runs: a fast disk takes a few 100 MiB
 meanwhile."""
+BYTECODE = "bytecode"
+"""The folder for bytecode beside what `uv` keeps of packages."""
+_COMPILER = Path(__file__).with_name("bytecode.py")
 HOME, BENTO = "home", "bento"
 """Folders of one attempt, while it runs."""
 _CONFIGURATION = "uv/uv.toml"
@@ -118,8 +121,16 @@ class Build:
         )
         for command in spec.post_commands:
             await self._step(command, ["/bin/sh", "-c", command], self._own / BENTO)
+        await self._compile()
         if spec.post_commands:  # `uv` installs nothing that others may not read
             await self._step("chmod", ["chmod", "-R", "a+rX", str(self.found.root)], self._own)
+
+    async def _compile(self) -> None:
+        """Else every replica would compile torch at its start."""
+        program = await asyncio.to_thread(_COMPILER.read_text)
+        python = (str(self.found.interpreter), "-I", "-S", "-c", program)
+        folders = (str(self.found.root), str(self._packages / BYTECODE))
+        await self._step("compile", [*python, *folders], self._own, shown="compile all modules")
 
     def _make_folders(self) -> None:
         for name in ("", HOME, "tmp"):
@@ -147,14 +158,14 @@ class Build:
             # A hard link would be the same file in the cache and in every other environment.
             "UV_LINK_MODE": "copy",
             "UV_PYTHON_DOWNLOADS": "never",
-            "UV_COMPILE_BYTECODE": "1",  # else every replica compiles torch at its start
             "UV_NO_PROGRESS": "1",
             "NO_COLOR": "1",
         }
 
-    async def _step(self, name: str, argv: Sequence[str], cwd: Path) -> None:
+    async def _step(self, name: str, argv: Sequence[str], cwd: Path, shown: str = "") -> None:
+        """One command; the log has it as it is run, or as it is `shown`."""
         self._check_room()
-        self._write(f"$ {' '.join(argv)}\n")
+        self._write(f"# {shown}\n" if shown else f"$ {' '.join(argv)}\n")
         start = self._log_bytes()
         command = BuildCommand(
             ["/bin/sh", "-c", 'umask 022; exec "$@"', "sh", *argv],  # replicas are other users
