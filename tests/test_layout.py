@@ -60,7 +60,7 @@ def test_the_command_works_from_a_checkout_that_is_not_installed(
     def version(name: str) -> str:
         raise PackageNotFoundError(name)
 
-    monkeypatch.setattr(cli, "version", version)
+    monkeypatch.setattr("importlib.metadata.version", version)
     with pytest.raises(SystemExit):
         cli.parser().parse_args(["--version"])
     assert "not installed" in capsys.readouterr().out

@@ -179,14 +179,14 @@ class UploadRow(Table):
 class DeploymentRow(Table):
     __tablename__ = "deployments"
     __table_args__ = (
-        # A deleted deployment that is still being torn down does not hold its name.
+        # A deleted deployment that is still being torn down does not hold its name. PostgreSQL's
+        # index has the same condition, by its migration: to name it here would import that dialect.
         Index(
             "uq_deployments_name",
             "organization_id",
             "name",
             unique=True,
             sqlite_where=text("wanted <> 'deleted'"),
-            postgresql_where=text("wanted <> 'deleted'"),
         ),
         NEVER_REUSE_IDS,
     )
