@@ -62,16 +62,31 @@ def test_what_was_found_stays_found() -> None:
     assert watch.found
 
 
-@pytest.mark.parametrize("piece", [1, 1000, 1 << 20])
-def test_a_parts_header_is_looked_at_up_to_a_length(piece: int) -> None:
-    line = b"Content-Type: a/pickle"
-    for before, found in ((HEAD_BYTES - len(line) - 4, True), (HEAD_BYTES, False)):
-        if not found and piece > 1:
-            continue  # it may see more of what came at once
-        sent = b"--%b\r\n%b\r\n%b\r\n\r\n" % (BOUNDARY, b"x" * before, line)
-        watch = PartWatch(BOUNDARY)
-        pieces = [sent[at : at + piece] for at in range(0, len(sent), piece)]
-        assert any([watch.has_pickle(each) for each in pieces]) is found
+LONG = b"x" * (HEAD_BYTES + 1)
+
+
+@pytest.mark.parametrize("piece", [1, 7, 1000, 1 << 20])
+@pytest.mark.parametrize(
+    ("head", "found"),
+    [
+        pytest.param(LONG + b"\r\nContent-Type: a/pickle", True, id="after a long line"),
+        pytest.param((LONG[:60] + b"\r\n") * 200 + PICKLE, False, id="no field"),
+        pytest.param(
+            (LONG[:60] + b"\r\n") * 200 + b"Content-Type: a/pickle", True, id="after many lines"
+        ),
+        pytest.param(b"Content-Type: a/b; c=" + LONG + b"pickle", True, id="in a long line"),
+        pytest.param(b"Content-Type: a/b;\r\n " + LONG + b"pickle", True, id="folded"),
+        pytest.param(b"Content-Type: a/b; c=" + LONG + b"\r\nName: pickle", False, id="another's"),
+        pytest.param(b"Name: " + LONG + b"pickle\r\nContent-Type: a/b", False, id="another's long"),
+    ],
+)
+def test_a_parts_header_may_be_long(head: bytes, found: bool, piece: int) -> None:
+    sent = b"--%b\r\n%b\r\n\r\npickle\r\n" % (BOUNDARY, head)
+    watch = PartWatch(BOUNDARY)
+    pieces = [sent[at : at + piece] for at in range(0, len(sent), piece)]
+    assert any([watch.has_pickle(each) for each in pieces]) is found
+    after = body(PICKLE)
+    assert any([watch.has_pickle(each) for each in (after[:30], after[30:])]), "the next part"
 
 
 def test_a_body_is_looked_through_if_its_type_has_a_boundary() -> None:

@@ -5,12 +5,21 @@ BentoML reads parts as JSON or files whatever they say; a mounted application mi
 
 from __future__ import annotations
 
+import re
+
 HEAD_BYTES = 8 << 10
-"""A part's header is checked up to this length."""
+"""Of a part's header that goes on for longer, the lines that are complete are not kept."""
+
+_LINE = re.compile(rb"\r\n(?=[^ \t\r])")
+"""The end of a header line that is not continued on the next one."""
+_FIRST_BYTES, _LAST_BYTES = len(b"content-type"), 16
+"""What is kept of a line that is not complete and longer than that: which field it is, and what a
+word or the end of the header may begin in."""
 
 
 class PartWatch:
-    """Checks each piece of one body; keeps no more than a delimiter or a part's header."""
+    """Checks each piece of one body; keeps no more than a delimiter, or `HEAD_BYTES` of a part's
+    header."""
 
     def __init__(self, boundary: bytes) -> None:
         self._delimiter = b"--" + boundary
@@ -39,14 +48,23 @@ class PartWatch:
                 rest = rest[at + len(self._delimiter) :]
                 self._in_head = True
             end = rest.find(b"\r\n\r\n")
-            if end < 0 and len(rest) <= HEAD_BYTES:
-                self._rest = rest
-                return False
-            head = rest[: end if end >= 0 else HEAD_BYTES]
-            if says_pickle(head):
+            if end < 0:
+                if len(rest) <= HEAD_BYTES:
+                    self._rest = rest
+                    return False
+                self._rest = _unfinished(rest)
+                return says_pickle(rest)
+            if says_pickle(rest[:end]):
                 return True
-            rest = rest[len(head) :]
+            rest = rest[end:]
             self._in_head = False
+
+
+def _unfinished(head: bytes) -> bytes:
+    """The last line of a header that goes on, without its middle if it is long."""
+    line = _LINE.split(head)[-1]
+    short = len(line) <= _FIRST_BYTES + _LAST_BYTES
+    return line if short else line[:_FIRST_BYTES] + line[-_LAST_BYTES:]
 
 
 def says_pickle(head: bytes) -> bool:
