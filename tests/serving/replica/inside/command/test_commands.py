@@ -6,6 +6,8 @@ import asyncio
 import json
 import signal
 import socket
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -345,3 +347,19 @@ def test_of_many_that_claim_at_once_each_gets_another_port() -> None:
     assert len({claim.port for claim in claims}) == 200
     for claim in claims:
         claim.close()
+
+
+def test_claimed_ports_are_released_in_order_when_the_process_ends(tmp_path: Path) -> None:
+    """A socket that is left to the collector is a warning, and others' claims wait for it."""
+    program = f"""
+from pathlib import Path
+from types import SimpleNamespace
+from hotplate.serving.replica.inside.command.listen_port import place_command
+
+service = SimpleNamespace(config={{}}, cmd=["program", "--port", "8000"], inner=object)
+place_command(service, Path({str(tmp_path / "note")!r}), True, (), lambda: None)
+"""
+    command = [sys.executable, "-W", "default::ResourceWarning", "-c", program]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert (tmp_path / "note").read_text().isdecimal()
+    assert "ResourceWarning" not in ended.stderr

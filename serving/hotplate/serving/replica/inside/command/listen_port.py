@@ -8,6 +8,7 @@ author's port is free.
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
 import sys
@@ -41,8 +42,6 @@ _THEIRS = (3000, 8000)
 """The default ports of known programs, where `http.proxy_port` names another one."""
 
 _LOOPBACK_NAMES = ("localhost", "127.0.0.1", "0.0.0.0", "::1")
-_kept: list[ClaimedPort] = []
-"""Claims that last until this process ends."""
 
 
 def place_command(
@@ -60,7 +59,7 @@ def place_command(
     http = service.config.setdefault("http", {})
     port = int(http.get("proxy_port") or DEFAULT_PORT)
     if first or service.config.get("replicate_process"):
-        claim = claim_any()
+        claim = _kept(claim_any())
         if first:
             note.write_text(str(claim.port), encoding="utf-8")
         address = note.with_name(f"command-{claim.port}")
@@ -114,7 +113,6 @@ def _placed(
     on_lost: Callable[[], None],
 ) -> list[str]:
     """The command that BentoML has to start, so that the program listens at the claimed port."""
-    _kept.append(claim)
     program = _expanded(command)
     command_line = moved(program, port, claim.port)
     if command_line is not None:
@@ -122,7 +120,7 @@ def _placed(
     try:
         network = Network(port, address, [*texts, *os.environ.values()])
     except OSError as error:
-        _kept.append(_own_port(port, error))
+        _kept(_own_port(port, error))
         carried(address, port)
         return _escaped(program)
     BYSTANDERS.add(network.pid)
@@ -134,6 +132,12 @@ def _placed(
         file=sys.stderr,
     )
     return _escaped(network.command(program))
+
+
+def _kept(claim: ClaimedPort) -> ClaimedPort:
+    """The claim, which lasts until this process ends."""
+    atexit.register(claim.close)
+    return claim
 
 
 def _own_port(port: int, refusal: OSError) -> ClaimedPort:
