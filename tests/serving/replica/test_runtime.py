@@ -125,6 +125,7 @@ async def test_a_required_variable_without_a_value_is_named(tmp_path: Path) -> N
     "served",
     [
         pytest.param(workload(env={"KEY": "k"}), id="given"),
+        pytest.param(workload(env={"KEY": ""}), id="given, and empty"),
         pytest.param(workload("Other", entry=False), id="declared by the entry service only"),
     ],
 )

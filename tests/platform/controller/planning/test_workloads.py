@@ -101,6 +101,16 @@ def test_a_deployment_overrides_the_author() -> None:
     assert (chat.policy.min_replicas, chat.policy.max_replicas) == (0, 4)
 
 
+def test_an_empty_value_of_a_deployment_is_a_value() -> None:
+    said = {"envs": [{"name": "A", "value": ""}, {"name": "C", "value": ""}]}
+    assert services(said)["Chat"].workload.env == {"A": "", "C": ""}
+    own = {"services": {"Chat": {"envs": [{"name": "C", "value": ""}]}}}
+    assert services({"envs": [{"name": "C", "value": "c"}], **own})["Chat"].workload.env == {
+        "A": "author",
+        "C": "",
+    }
+
+
 def test_a_service_that_the_deployment_does_not_name_scales_like_the_entry_service() -> None:
     said = {"services": {"Chat": {"scaling": {"min_replicas": 0, "max_replicas": 3}}}}
     inner = services(said)["Tokenizer"].policy

@@ -220,17 +220,18 @@ def task_paths(manifest: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _env(revision: Revision, settings: Mapping[str, Any], entry: bool) -> dict[str, str]:
     """The environment: the author's defaults (only the entry service has any), overridden by the
-    deployment's variables, and these by the service's."""
-    env: dict[str, str] = {}
-    authored = revision.bento.manifest.get("envs") if entry else ()
-    for item in (
-        *(authored or ()),
-        *(revision.config.get("envs") or ()),
-        *(settings.get("envs") or ()),
-    ):
-        if item.get("stage") != "build" and item.get("value"):
-            env[item["name"]] = str(item["value"])
-    return env
+    deployment's variables, and these by the service's.
+
+    A variable that the author gives no value needs one; a deployment may give it an empty one.
+    """
+    authored = (revision.bento.manifest.get("envs") or ()) if entry else ()
+    defaults = {
+        item["name"]: str(item["value"])
+        for item in authored
+        if item.get("stage") != "build" and item.get("value")
+    }
+    given = (*(revision.config.get("envs") or ()), *(settings.get("envs") or ()))
+    return defaults | {item["name"]: str(item["value"]) for item in given}
 
 
 def _resources(
