@@ -81,7 +81,7 @@ async def _warm(folder: Path, program: Program, gpu: int) -> tuple[float, dict[s
         with socket.create_server(("127.0.0.1", 0)) as listener:
             began = time.perf_counter()
             env = _environ(command, work_folder, gpu)
-            await standby.become("replica", env, command.job, listener, Resources())
+            await standby.start_replica("replica", command, env, listener, Resources())
             answer = await asyncio.to_thread(work, _address(listener))
             took_s = time.perf_counter() - began
         ensure(answer["pid"] == standby.process.pid, "another process answers")

@@ -57,6 +57,13 @@ class StandbyRefused(DeployError):
     code = "standby_refused"
 
 
+class TemplateUnforkable(DeployError):
+    """A process has imported what does not survive a fork; the message says what, and of which
+    module."""
+
+    code = "template_unforkable"
+
+
 class BadQuantity(DeployError):
     """An amount of CPU, memory or GPU that cannot be read; the message names it."""
 

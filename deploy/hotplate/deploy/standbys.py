@@ -16,7 +16,8 @@ from hotplate.autoscaler.standby.planner import StandbyPolicy
 class StandbyMode(StrEnum):
     OFF = "off"
     AUTOMATIC = "automatic"
-    """As many as nine of ten starts needed lately."""
+    """A template per environment, or, where it cannot be forked, as many as nine of ten starts
+    needed lately."""
     FIXED = "fixed"
     """`count` per environment, as soon as it has had one start."""
 
@@ -54,8 +55,15 @@ class StandbySettings:
         """The most that all standbys take of a machine with so much memory for replicas."""
         return int(self.memory_share * machine_bytes)
 
-    def policy(self, machine_bytes: int, free_bytes: int, pools: Collection[str]) -> StandbyPolicy:
-        """For the planner; `free_bytes` is what replicas leave, `pools` are all that there are."""
+    def policy(
+        self,
+        machine_bytes: int,
+        free_bytes: int,
+        pools: Collection[str],
+        templates: Collection[str] = (),
+    ) -> StandbyPolicy:
+        """For the planner; `free_bytes` is what replicas leave, `pools` are all that there are, and
+        `templates` those of templates."""
         if self.mode == StandbyMode.OFF:
             return StandbyPolicy(fixed=dict.fromkeys(pools, 0))
         fixed = self.mode == StandbyMode.FIXED
@@ -64,6 +72,7 @@ class StandbySettings:
             unused_s=self.unused_s,
             min_starts=self.min_starts,
             fixed=dict.fromkeys(pools, self.count) if fixed else {},
+            templates=templates,
         )
 
 
@@ -86,6 +95,12 @@ class StandbyView:
     """All starts of the last seven days."""
     refill_s: float
     """From its birth until a standby is warm."""
+    templates: int = 0
+    """How many of those that are ready are templates, from which each start is forked."""
+    forks: int = 0
+    """How many replicas its templates have forked since the platform started."""
+    unforkable: str = ""
+    """Why it has standbys in place of a template; empty where it has, or may have, one."""
 
 
 class Standbys(Protocol):

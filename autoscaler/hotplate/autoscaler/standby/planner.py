@@ -10,7 +10,7 @@ back if it is not wanted.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -38,6 +38,8 @@ class StandbyPolicy:
     """A type with fewer starts in seven days wants none."""
     fixed: Mapping[str, int] = field(default_factory=dict)
     """By type, a number that replaces what was learnt."""
+    templates: Collection[str] = ()
+    """Types of which one instance serves every start: one is wanted, from the first start on."""
 
 
 @dataclass(frozen=True)
@@ -161,6 +163,8 @@ def _wanted(name: str, history: StartHistory, policy: StandbyPolicy, now: float)
     if idle_s >= min(policy.unused_s, HISTORY_S):
         ago = "ever" if math.isinf(idle_s) else f"for {seconds(idle_s)}"
         return 0, f"none wanted: no start {ago}"
+    if name in policy.templates:
+        return 1, "1 wanted: a template, which every start is forked from"
     if history.starts(now) < policy.min_starts:
         return 0, f"none wanted: {history.starts(now)} of {policy.min_starts} starts in 7 days"
     needed = history.needed(policy.share, now)

@@ -12,13 +12,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 from hotplate.deploy.engine import ReplicaState
-from hotplate.deploy.errors import PrepareFailed, StandbyRefused
+from hotplate.deploy.errors import DeployError, PrepareFailed
 from hotplate.deploy.local.host import ProcessHost
 from hotplate.deploy.local.probing import Probe, asking
 from hotplate.deploy.local.records import Record
 from hotplate.deploy.local.settings import LocalSettings
 from hotplate.deploy.local.standby.pools import StandbyPools
-from hotplate.deploy.local.standby.process import StandbyProcess, gpu_variables, view_of
+from hotplate.deploy.local.standby.process import gpu_variables
+from hotplate.deploy.local.standby.warm_process import WarmProcess, view_of
 from hotplate.deploy.phases import Phase, PhaseLog, believable, merge, unix_now
 from hotplate.deploy.process import logfile
 from hotplate.deploy.process.detached import Process
@@ -222,33 +223,30 @@ class Attempt:
             standbys = self._context.standbys
             process = None
             if (standby := standbys.take(command.warm, gpus)) is not None:
-                process = await self._become(standby, command, env, listener)
+                process = await self._start_from(standby, command, env, listener)
             organization = self._workload.key.organization
             standbys.started(command.warm, gpus, organization, hit=process is not None)
             return process or await self._spawn(command, env, listener)
 
-    async def _become(
+    async def _start_from(
         self,
-        standby: StandbyProcess,
+        standby: WarmProcess,
         command: Command,
         env: Mapping[str, str],
         listener: socket.socket,
     ) -> Process | None:
-        """The standby's process; None if it cannot be had."""
-        standbys = self._context.standbys
-        resources = self._workload.resources
+        """The standby's process, or a template's fork; None if it cannot be had."""
         with ExitStack() as undo:
-            undo.callback(standbys.drop, standby)
+            undo.callback(self._context.standbys.drop, standby)
             try:
-                await standby.show(self._replica, command)
-                self._scope = await standby.become(
-                    self._replica, env, command.job, listener, resources
+                process, self._scope = await standby.start_replica(
+                    self._replica, command, env, listener, self._workload.resources
                 )
-            except (StandbyRefused, OSError, ValueError) as error:
+            except (DeployError, OSError, ValueError) as error:
                 log.info("replica %s: starts cold, its standby did not: %s", self._replica, error)
                 return None
             undo.pop_all()
-        return standby.process
+        return process
 
     async def _spawn(
         self, command: Command, env: Mapping[str, str], listener: socket.socket

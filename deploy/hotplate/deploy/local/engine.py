@@ -17,6 +17,7 @@ import random
 import re
 import string
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -34,6 +35,7 @@ from hotplate.deploy.local.standby.pools import StandbyPools
 from hotplate.deploy.process import logfile
 from hotplate.deploy.process.detached import Process
 from hotplate.deploy.runtime import Runtime
+from hotplate.deploy.sandbox.cgroups import end_groups
 from hotplate.deploy.workload import Resources, Workload, WorkloadKey
 from hotplate.machine import foreign_folder
 from hotplate.machine.background import BackgroundTasks
@@ -90,6 +92,8 @@ class LocalEngine(Engine):
             runtime=runtime, host=host, settings=self._settings, standbys=self.standbys
         )
         self._timer: asyncio.TimerHandle | None = None
+        self._families: set[str] = set()
+        """Standbys and templates of an earlier engine of which adopted replicas were born."""
 
     async def start(self) -> None:
         await self._adopt()
@@ -152,6 +156,7 @@ class LocalEngine(Engine):
         """
         unknown = set(self._records.ids())
         kept: set[Path] = set()
+        marks: set[Path] = set()
         ending: list[LocalReplica] = []
         for record in self._records.load():
             groups = self._records.groups(record.id)
@@ -163,6 +168,10 @@ class LocalEngine(Engine):
                 self._replicas[record.id] = adopted
                 unknown.discard(record.id)
                 kept.update(groups)
+                for mark in self._records.marks(record.id)[1:]:
+                    self._families.add(mark.parent.name)
+                    kept.update(self._cgroups.folders(mark.parent.name))
+                    marks.add(mark)
                 if record.stopping:
                     ending.append(adopted)
         await asyncio.gather(*(replica.resume() for replica in self._replicas.values()))
@@ -170,7 +179,8 @@ class LocalEngine(Engine):
             self._stop(adopted, "it was being stopped when the last engine ended")
         groups = [group for replica in unknown for group in self._records.groups(replica)]
         groups += self._cgroups.leftovers(kept)
-        if strays := OrphanedProcesses(unknown, self._records.standbys(self._replicas), groups):
+        standbys = self._records.standbys(self._replicas)
+        if strays := OrphanedProcesses(unknown, standbys, groups, kept=marks):
             self._tasks.start(clear_away(strays, self._records))
 
     def _changed(self) -> None:
@@ -282,8 +292,16 @@ class LocalEngine(Engine):
             await foreign_folder.aside_for_long(self._records.end, replica.id)
         except OSError:  # its folder is cleared away by the next engine
             log.exception("replica %s: its folder could not be removed", replica.id)
+        await self._forget_families()
         del self._replicas[replica.id]
         self._changed()
+
+    async def _forget_families(self) -> None:
+        """Those of which nothing is left but the control group of what was first there."""
+        for family in [each for each in self._families if not self._records.has_born(each)]:
+            self._families.discard(family)
+            with suppress(OSError):  # the next engine tries again
+                await end_groups(self._cgroups.folders(family))
 
     def _wake_at(self, when: float) -> None:
         self._timer = asyncio.get_running_loop().call_at(when, self._wake.set)

@@ -29,6 +29,8 @@ class OrphanedProcesses:
     standbys: Collection[Path]
     """Their markers."""
     groups: Collection[Path]
+    kept: Collection[Path] = ()
+    """Markers that processes of others carry, too: those that one template has forked."""
 
     def __bool__(self) -> bool:
         return bool(self.replicas or self.standbys or self.groups)
@@ -37,6 +39,7 @@ class OrphanedProcesses:
 async def clear_away(strays: OrphanedProcesses, records: Records) -> None:
     """End what still runs of them, and remove their folders."""
     marks = [*strays.standbys, *(mark for one in strays.replicas for mark in records.marks(one))]
+    marks = [mark for mark in marks if mark not in strays.kept]
     if processes := Process.find(REPLICA_DIR, list(map(str, marks))):
         log.warning("%d processes that belong to no replica are ended", len(processes))
         firsts = [process for process in processes if is_first(process.pid)]

@@ -3,7 +3,8 @@
 <dir>/replicas/<id>/state.json    the record: workload, process, place, phases
 <dir>/replicas/<id>/log           output of its processes
 <dir>/replicas/<id>/groups        folders of its control groups, one a line
-<dir>/replicas/<id>/born          the standby's folder that its process carries as its marker
+<dir>/replicas/<id>/born          the folder, its process's marker, of the standby that this was, or
+                                  of the template that has forked it
 <dir>/replicas/<id>/socket        where it listens; its process has the socket, and not the file
 <dir>/replicas/<id>/work/         the runtime's; empty at the start of each attempt
 <dir>/ended/<id>.log              logs of replicas that are gone
@@ -62,6 +63,8 @@ class Records:
         self._ended = directory / "ended"
         self._standbys = directory / "standbys"
         self.standbys_file = directory / "standbys.json"
+        self.living: set[str] = set()
+        """Templates that run: their folders stay, whatever has been forked and has ended."""
         for folder in (self._replicas, self._ended, self._standbys):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
 
@@ -121,7 +124,14 @@ class Records:
         _write(self.standbys_file, content)
 
     def end_standby(self, standby: str) -> None:
-        _clear_away(self._standbys / standby)
+        """Remove its folder, unless it is a template that runs, or of which a replica was born."""
+        if standby not in self.living and not self.has_born(standby):
+            _clear_away(self._standbys / standby)
+
+    def has_born(self, standby: str) -> bool:
+        """Whether there is a replica whose process it was, or has forked."""
+        mark = self._standbys / standby / "work"
+        return any(mark in self.marks(replica)[1:] for replica in self.ids())
 
     def take_along(self, standby: str, replica: str, moves: Mapping[str, str]) -> None:
         """Move files of a standby's folder into its replica's: from which folder, to which.
@@ -141,15 +151,16 @@ class Records:
                         above.move(name, below)
 
     def note_birth(self, replica: str, standby: str) -> None:
-        """Its process is the standby's: written before it becomes the replica's."""
+        """Its process is the standby's, or the template's fork: written before it is."""
         mark = self._standbys / standby / "work"
         (self._replicas / replica / "born").write_text(str(mark))
 
     def _end_birth(self, replica: str) -> None:
         """Remove the folder of the standby that its last process was, if it was one."""
-        for mark in self.marks(replica)[1:]:
-            self.end_standby(mark.parent.name)
+        marks = self.marks(replica)[1:]
         (self._replicas / replica / "born").unlink(missing_ok=True)
+        for mark in marks:
+            self.end_standby(mark.parent.name)
 
     def marks(self, replica: str) -> list[Path]:
         """What processes of the replica may carry as their marker."""

@@ -25,6 +25,7 @@ from hotplate.deploy.process.procfs import (
     session_members,
     stat_of,
 )
+from hotplate.deploy.process.readable import until_readable
 
 _SWEEP_PAUSE_S = 0.005
 """First pause while killed processes vanish from /proc; nothing tells us when they have."""
@@ -270,14 +271,10 @@ def launch(
 
 async def until_reaped(child: int) -> None:
     """Returns when that child of ours, which is about to end, has left nothing."""
-    loop = asyncio.get_running_loop()
     pidfd = os.pidfd_open(child)
-    ended = loop.create_future()
-    loop.add_reader(pidfd, ended.set_result, None)
     try:
-        await ended
+        await until_readable(pidfd)
     finally:
-        loop.remove_reader(pidfd)
         os.close(pidfd)
     _reap(child)
 

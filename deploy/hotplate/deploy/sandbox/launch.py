@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hotplate.deploy.errors import SpawnFailed
+from hotplate.deploy.process.readable import until_readable
 from hotplate.deploy.sandbox.launcher.instructions import Line, written
 
 _REPORT_BYTES = 1 << 12
@@ -50,34 +50,22 @@ class Launch:
 
     async def entered(self) -> LaunchReport:
         """As soon as the program runs, or cannot. Raises `SpawnFailed` where nothing is said."""
-        loop = asyncio.get_running_loop()
         report = b""
         try:
-            while more := await _read(loop, self._report_reader):
+            while more := await self._more():
                 report += more
         finally:
             os.close(self._report_reader)
         return _entered(report)
 
+    async def _more(self) -> bytes:
+        await until_readable(self._report_reader)
+        return os.read(self._report_reader, _REPORT_BYTES)
+
     def entered_now(self) -> LaunchReport:
         """The same, for who may wait."""
         with open(self._report_reader, "rb") as file:
             return _entered(file.read())
-
-
-async def _read(loop: asyncio.AbstractEventLoop, descriptor: int) -> bytes:
-    readable = loop.create_future()
-
-    def on_readable() -> None:
-        if not readable.done():
-            readable.set_result(None)
-
-    loop.add_reader(descriptor, on_readable)
-    try:
-        await readable
-    finally:
-        loop.remove_reader(descriptor)
-    return os.read(descriptor, _REPORT_BYTES)
 
 
 def _entered(report: bytes) -> LaunchReport:

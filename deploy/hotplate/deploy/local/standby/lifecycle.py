@@ -11,10 +11,12 @@ import random
 import string
 from collections.abc import Callable
 
-from hotplate.deploy.errors import DeployError
+from hotplate.deploy.errors import DeployError, TemplateUnforkable
 from hotplate.deploy.local.host import ProcessHost
 from hotplate.deploy.local.standby.pool import StandbyPool
 from hotplate.deploy.local.standby.process import StandbyProcess
+from hotplate.deploy.local.standby.template import TemplateProcess
+from hotplate.deploy.local.standby.warm_process import WarmProcess
 from hotplate.deploy.process.backoff import Backoff
 from hotplate.machine import foreign_folder
 from hotplate.machine.background import BackgroundTasks, until_done
@@ -31,6 +33,8 @@ class StandbyLives:
         self._rng = rng
         self._changed = changed
         self._tasks = BackgroundTasks()
+        self._families = BackgroundTasks()
+        """They wait for what ended templates have forked."""
 
     def make(
         self, pool: StandbyPool, limit_s: float, refilled: Callable[[float], None]
@@ -48,7 +52,7 @@ class StandbyLives:
             making.cancel()
             self._tasks.start(_ended(making))
         elif (process := pool.ready.pop(standby, None)) is not None:
-            self._tasks.start(process.end())
+            self.drop(process)
 
     def end_all(self, pool: StandbyPool, why: str, most: int | None = None) -> None:
         """End them, those first that are not warm yet; `most` of them."""
@@ -56,13 +60,22 @@ class StandbyLives:
             log.info("standby %s ends: %s", standby, why)
             self.end(pool, standby)
 
-    def drop(self, standby: StandbyProcess) -> None:
-        """End one that was taken from its pool and did not become a replica."""
-        self._tasks.start(standby.end())
+    def drop(self, standby: WarmProcess) -> None:
+        """End one that is in no pool and has not become a replica."""
+        self._tasks.start(self._end(standby))
 
     async def finish(self) -> None:
-        """Return when all that were ended are gone."""
+        """Return when all that were ended are gone; what templates have forked goes on."""
         await self._tasks.finish()
+        await self._families.cancel()
+
+    async def _end(self, standby: WarmProcess) -> None:
+        await standby.end()
+        if isinstance(standby, TemplateProcess):
+            if standby.has_forks:
+                self._families.start(standby.gone())
+            else:
+                await standby.gone()
 
     async def _see_through(
         self,
@@ -73,11 +86,16 @@ class StandbyLives:
     ) -> None:
         """From its birth until it is warm; whatever ends it before makes the pool pause."""
         began = _now()
-        process: StandbyProcess | None = None
+        process: WarmProcess | None = None
         try:
-            process = await StandbyProcess.start(standby, pool.warm, pool.gpus, self._host)
+            process = await self._start(pool, standby)
             async with asyncio.timeout(limit_s):
                 await process.until_warm()
+        except TemplateUnforkable as error:
+            log.warning("%s has standbys in place of a template: %s", pool.name, error)
+            pool.found_unforkable = str(error)
+            assert process is not None
+            self.drop(process)
         except (DeployError, OSError, ValueError, TimeoutError) as error:
             reason = str(error) or "it was not warm in time"
             log.warning("a standby of %s: %s", pool.name, reason)
@@ -86,7 +104,7 @@ class StandbyLives:
                 self.drop(process)
         except asyncio.CancelledError:
             if process is not None:
-                await until_done(process.end())
+                await until_done(self._end(process))
             raise
         else:
             pool.size_bytes = process.used_bytes()
@@ -101,13 +119,18 @@ class StandbyLives:
                 await until_done(end)
             self._changed()
 
-    async def _bury(self, pool: StandbyPool, process: StandbyProcess) -> None:
+    async def _start(self, pool: StandbyPool, standby: str) -> WarmProcess:
+        if pool.unforkable:
+            return await StandbyProcess.start(standby, pool.warm, pool.gpus, self._host)
+        return await TemplateProcess.start(standby, pool.warm, self._host)
+
+    async def _bury(self, pool: StandbyPool, process: WarmProcess) -> None:
         """Notice that one has died while it waited."""
         await process.process.wait()
         if pool.ready.pop(process.id, None) is not None:
             log.warning("standby %s ended by itself: %s", process.id, process.last_words())
             pool.failed(_now())
-            await process.end()
+            await self._end(process)
             self._changed()
 
 

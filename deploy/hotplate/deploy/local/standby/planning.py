@@ -59,7 +59,8 @@ class StandbyPlans:
         """Of each pool whose GPUs are free."""
         usable = {name: pool for name, pool in pools.items() if self.has_gpus(pool)}
         stocks = {name: pool.stock() for name, pool in usable.items()}
-        policy = self.settings.policy(self._machine_bytes, self._free_bytes, usable)
+        templates = [name for name, pool in usable.items() if not pool.unforkable]
+        policy = self.settings.policy(self._machine_bytes, self._free_bytes, usable, templates)
         plans = self.planner.plan(stocks, policy, now, self.allowances)
         return {name: plan for name, plan in plans.items() if name in usable}
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from hotplate.autoscaler.standby.planner import Stock, TypePlan
 from hotplate.autoscaler.standby.start_history import StartHistory
 from hotplate.deploy.local.placement import DEFAULT_MEMORY_BYTES
-from hotplate.deploy.local.standby.process import StandbyProcess
+from hotplate.deploy.local.standby.warm_process import WarmProcess
 from hotplate.deploy.process.backoff import Backoff
 from hotplate.deploy.runtime import Warm
 from hotplate.deploy.standbys import StandbyView
@@ -22,12 +22,18 @@ class StandbyPool:
     warm: Warm
     """How its members are born; as the last start wanted it."""
     gpus: tuple[int, ...]
-    ready: dict[str, StandbyProcess] = field(default_factory=dict)
+    ready: dict[str, WarmProcess] = field(default_factory=dict)
     making: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     plan: TypePlan | None = None
     size_bytes: int = 0
     """Memory of the last one that became warm; 0 before."""
     backoff: Backoff = field(default_factory=Backoff)
+    unforkable: str = "it has not been looked at"
+    """Why it has standbys and no template; empty = it has a template."""
+    found_unforkable: str = ""
+    """What a template of it has said of itself."""
+    forks: int = 0
+    """How many replicas were forked."""
     retry_at: float = 0.0
     """Loop time before which none is made, because one has failed."""
 
@@ -50,9 +56,15 @@ class StandbyPool:
     def stock(self) -> Stock:
         return Stock(tuple(self.ready), tuple(self.making), self.each_bytes)
 
-    def take(self) -> StandbyProcess | None:
-        """The youngest that is ready: it has the latest list of modules."""
-        return self.ready.popitem()[1] if self.ready else None
+    def take(self) -> WarmProcess | None:
+        """The youngest that is ready: it has the latest list of modules. A template stays."""
+        if not self.ready:
+            return None
+        name, youngest = self.ready.popitem()
+        if youngest.is_template:
+            self.ready[name] = youngest
+            self.forks += 1
+        return youngest
 
     def failed(self, now: float) -> None:
         """One did not become warm, or died: pause."""
@@ -72,6 +84,9 @@ class StandbyPool:
             hits=history.hits(now),
             starts=history.starts(now),
             refill_s=history.refill_s,
+            templates=sum(each.is_template for each in self.ready.values()),
+            forks=self.forks,
+            unforkable=self.unforkable,
         )
 
 

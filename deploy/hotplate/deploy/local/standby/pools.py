@@ -19,9 +19,9 @@ from hotplate.deploy.local.standby import learnt
 from hotplate.deploy.local.standby.lifecycle import StandbyLives
 from hotplate.deploy.local.standby.planning import StandbyPlans
 from hotplate.deploy.local.standby.pool import StandbyPool, name_of
-from hotplate.deploy.local.standby.process import StandbyProcess
+from hotplate.deploy.local.standby.warm_process import WarmProcess
 from hotplate.deploy.runtime import Warm
-from hotplate.deploy.standbys import Standbys, StandbySettings, StandbyView
+from hotplate.deploy.standbys import StandbyMode, Standbys, StandbySettings, StandbyView
 
 SAVE_S = 60.0
 """What was learnt is written at most so often: losing a minute of it costs nothing."""
@@ -45,6 +45,7 @@ class StandbyPools(Standbys):
         """`machine_bytes` is what all replicas may use; while some are `starting` no standby is
         made, for that would slow them down; `changed` is called when `views` did."""
         self._records = host.records
+        self._host = host
         self._starting = starting
         self._changed = changed
         self._pools: dict[str, StandbyPool] = {}
@@ -88,15 +89,19 @@ class StandbyPools(Standbys):
     def memory_bytes(self) -> int:
         return sum(pool.memory_bytes for pool in self._pools.values())
 
-    def take(self, warm: Warm | None, gpus: Sequence[int]) -> StandbyProcess | None:
-        """A standby that may become this replica; the caller has it `become`, or drops it."""
+    def take(self, warm: Warm | None, gpus: Sequence[int]) -> WarmProcess | None:
+        """What this replica may start from: the caller has it do so, or `drop`s it."""
         if warm is None or (pool := self._pools.get(name_of(warm, gpus))) is None:
             return None
         return pool.take() if pool.warm == warm else None
 
-    def drop(self, standby: StandbyProcess) -> None:
-        """It did not become a replica: end it."""
-        self._lives.drop(standby)
+    def drop(self, standby: WarmProcess) -> None:
+        """No replica has started from it: end it, but for a template that may start others."""
+        if standby.is_spent:
+            for pool in self._pools.values():
+                pool.ready.pop(standby.id, None)
+            self._lives.drop(standby)
+            self._wake.set()
 
     def started(
         self, warm: Warm | None, gpus: Sequence[int], organization: str, *, hit: bool
@@ -108,7 +113,7 @@ class StandbyPools(Standbys):
         pool = self._pools.setdefault(name, StandbyPool(warm, tuple(gpus)))
         if pool.warm != warm:  # our own files are of another version, or the host's variables
             self._lives.end_all(pool, "replicas are now started in another way")
-            pool.warm = warm
+            pool.warm, pool.found_unforkable = warm, ""
         self._plans.planner.started(name, _now(), hit=hit, organization=organization)
         self._wake.set()
 
@@ -137,6 +142,8 @@ class StandbyPools(Standbys):
                 self._save()
 
     def _carry_out(self, now: float) -> None:
+        for pool in self._pools.values():
+            self._choose_kind(pool)
         plans = self._plans.plan(self._pools, now)
         for name, pool in list(self._pools.items()):
             pool.plan = plans.get(name)
@@ -150,6 +157,25 @@ class StandbyPools(Standbys):
         if views != self._shown:
             self._shown = views
             self._changed()
+
+    def _choose_kind(self, pool: StandbyPool) -> None:
+        """Whether it has a template, or standbys."""
+        pool.unforkable = self._refusal(pool)
+        for standby, process in list(pool.ready.items()):
+            if process.is_template is bool(pool.unforkable):
+                self._lives.end(pool, standby)
+
+    def _refusal(self, pool: StandbyPool) -> str:
+        """Why it has no template; empty when it has."""
+        if self.settings.mode != StandbyMode.AUTOMATIC:
+            return f"mode is {self.settings.mode}"
+        if pool.gpus:
+            return "each process has a context of its own on its GPUs"
+        if not pool.warm.template:
+            return "its runtime forks nothing"
+        if not self._host.cgroups.enforced:
+            return "control groups cannot be used"
+        return self._host.isolation.forks_refused or pool.found_unforkable
 
     def _refilled(self, name: str) -> Callable[[float], None]:
         return lambda refill_s: self._plans.planner.refilled(name, refill_s)
