@@ -61,11 +61,14 @@ async def kitchens(
     ports: int = DEPLOYMENT_PORTS,
     environ: Mapping[str, str] | None = None,
     settings: str = "",
+    standby: str = "mode = 'off'",
 ) -> AsyncIterator[Kitchens]:
     """In the empty folder. `source` is the bento's, whose service is `Kitchen`; `ports` is how many
     deployments can be made, `environ` the platform's, over ours; `settings` are lines of its
-    `hotplate.toml`."""
-    platform = Platform(folder / "data", ports=ports, environ=environ, settings=settings)
+    `hotplate.toml`, `standby` those of its section of that name."""
+    platform = Platform(
+        folder / "data", ports=ports, environ=environ, settings=settings, standby=standby
+    )
     try:
         await platform.start()
         laptop = await Laptop.at(folder / "laptop", platform)

@@ -41,13 +41,15 @@ class Platform:
         environments_of: Platform | None = None,
         ports: int = DEPLOYMENT_PORTS,
         settings: str = "",
+        standby: str = "mode = 'off'",
         unused_files_s: float = UNUSED_FILES_S,
         program: Path = BIN / "hotplate",
         launcher: Sequence[str] = (),
         environ: Mapping[str, str] | None = None,
         packages: Path = PACKAGES,
     ) -> None:
-        """`settings` are further lines of `hotplate.toml`; `program` is the `hotplate` to start, by
+        """`settings` are further lines of `hotplate.toml`, `standby` those of its section of that
+        name: their processes would cost every scenario. `program` is the `hotplate` to start, by
         `launcher` where there is one, with `environ` over our own environment. What it builds
         environments from is in `packages`."""
         self.data = data
@@ -74,8 +76,7 @@ class Platform:
             f'package_cache = "{packages}"\n'
             f'replica_writes = ["{self.shared}"]\n'
             f"{settings}"
-            # Their processes would cost every scenario; those that are of standbys are elsewhere.
-            "\n[standby]\nmode = 'off'\n"
+            f"\n[standby]\n{standby}\n"
         )
 
     @property

@@ -1,4 +1,4 @@
-"""`hotplate standby`: the warm processes that become replicas, and how many there may be."""
+"""`hotplate standby`: the warm processes that become or fork replicas, and how many there may be."""
 
 from __future__ import annotations
 
@@ -119,6 +119,10 @@ def show_standbys(console: Console, shown: Mapping[str, Any]) -> None:
             f"{pool['ready']} ready{making}, {decimal(pool['memory_bytes'])}"
         )
         console.print(f"  {escape(pool['reason'])}")
+        if pool["templates"]:
+            console.print(f"  its template has forked {pool['forks']} replicas")
+        elif pool["unforkable"] and settings["mode"] == "automatic":
+            console.print(f"  no template: {escape(pool['unforkable'])}")
         console.print(
             f"  {pool['hits']} of {pool['starts']} starts in 7 days had one, {misses} had none; "
             f"one is warm {pool['refill_s']:.1f} s after it was begun"

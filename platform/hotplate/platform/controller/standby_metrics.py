@@ -15,6 +15,8 @@ _METRICS: Sequence[tuple[str, str, Callable[[StandbyView], float]]] = (
     ("wanted_count", "Warm processes that there should be", lambda view: view.wanted),
     ("memory_bytes", "Memory that they take", lambda view: view.memory_bytes),
     ("hits_count", "Starts of the last seven days that had one", lambda view: view.hits),
+    ("templates_count", "Those of them that fork replicas", lambda view: view.templates),
+    ("forks_count", "Replicas that were forked by this platform", lambda view: view.forks),
     ("starts_count", "All starts of the last seven days", lambda view: view.starts),
 )
 
