@@ -1,4 +1,4 @@
-"""`hotplate standby`: the warm processes that become or fork replicas, and how many there may be."""
+"""`hotplate standby`: warm processes that become or fork replicas, and how many there may be."""
 
 from __future__ import annotations
 
