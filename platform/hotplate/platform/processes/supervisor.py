@@ -39,8 +39,9 @@ from hotplate.platform.processes.roles import CONTROL_PLANE, roles_of
 from hotplate.platform.processes.terminal import Terminal
 from hotplate.platform.settings import PlatformSettings
 
-RESTARTS = BackoffSettings(first_s=1.0, max_s=30.0, reset_after_s=10.0)
-"""Pauses of a role that dies. Without it requests wait or fail, so the longest one is short."""
+RESTARTS = BackoffSettings(first_s=1.0, max_s=30.0, reset_after_s=10.0, without_pause=1)
+"""Pauses of a role that dies. Without it requests wait or fail, so one that has worked starts again
+at once, and the longest pause is short."""
 
 
 class Supervisor:
