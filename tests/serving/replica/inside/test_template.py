@@ -17,7 +17,7 @@ import pytest
 
 from hotplate.deploy.runtime import Command, Warm
 from hotplate.serving.replica.inside.journal import FILE_NAME, phases_in
-from hotplate.serving.replica.inside.modules import BASICS
+from hotplate.serving.replica.inside.modules import BASICS, noted_modules
 from tests.support.patience import PATIENCE_S
 from tests.support.replica.bentos import write_bento
 from tests.support.replica.replicas import (
@@ -31,7 +31,7 @@ from tests.support.replica.standbys import get
 from tests.support.replica.templates import Template, template
 
 ECHO = """
-    import os, random, signal, string
+    import os, random, signal, string, wave
     import bentoml
     from prometheus_client import Counter
 
@@ -128,6 +128,9 @@ def test_children_become_replicas_of_their_own(tmp_path: Path) -> None:
             assert "asked_total 1.0" in get(f"{url}/metrics").decode(), "its own counts alone"
             process, _ = phases_in((log.parent / FILE_NAME).read_bytes())
             assert process.end is not None
+            noted = noted_modules(command.job["modules"])
+            assert noted.index("bentoml") < noted.index("wave") < noted.index("uvicorn")
+            assert len(noted) == len(set(noted))
         assert about[0]["random"] != about[1]["random"]
 
         get(f"{urls[0]}/rewrite", {})

@@ -12,9 +12,10 @@ import os
 import sys
 import sysconfig
 import uuid
-from collections.abc import Collection, Iterable
+from collections.abc import Container, Iterable
 from contextlib import suppress
 from importlib.machinery import all_suffixes
+from itertools import takewhile
 from typing import Any
 
 FILE_NAME = "modules.json"
@@ -31,12 +32,31 @@ BASICS = (
 _ENDINGS = tuple(all_suffixes())
 
 
+class _Before:
+    """What had been imported when this process was about to be forked."""
+
+    names = b""
+    """As JSON, without its end."""
+    last = ""
+
+
+def note_before_fork() -> None:
+    """Has forks look at those modules only that they import themselves: to look at one writes to
+    its pages, which are shared."""
+    _Before.names = json.dumps(_imported(sys.modules)).encode()[:-1]
+    _Before.last = next(reversed(sys.modules))
+
+
 def note_modules(path: str) -> None:
     """Writes the names of the modules that this process has imported; silently fails."""
+    new = list(takewhile(lambda name: name != _Before.last, reversed(sys.modules)))
+    names = json.dumps(_imported(reversed(new))).encode()
+    if _Before.names:
+        names = _Before.names + (b", " if len(names) > 2 else b"") + names[1:]
     draft = f"{path}.{uuid.uuid4().hex}"
     try:
-        with open(draft, "w", encoding="utf-8") as file:
-            json.dump(_imported(), file)
+        with open(draft, "wb") as file:
+            file.write(names)
         os.replace(draft, path)
     except OSError:  # a full disk, or an environment that is being removed
         return
@@ -72,14 +92,15 @@ def import_all(names: list[str]) -> list[str]:
     return failed
 
 
-def shadowed(folders: Iterable[str], imported: Collection[str]) -> list[str]:
-    """Those of the imported modules that a process would import from one of these folders if they
-    came first: a folder without `__init__` gives way to any other module."""
+def shadowed(folders: Iterable[str], before: Container[str]) -> list[str]:
+    """The imported modules that a process would import from one of these folders if they came
+    first, but for those that are imported `before` that. A folder without `__init__` gives way to
+    any other module."""
     own: set[str] = set()
     for folder in folders:
         with suppress(OSError):
             own.update(filter(None, map(_module_in, os.scandir(folder))))
-    return sorted(own.intersection(imported))
+    return sorted(name for name in own if name in sys.modules and name not in before)
 
 
 def _module_in(entry: os.DirEntry[str]) -> str:
@@ -90,17 +111,18 @@ def _module_in(entry: os.DirEntry[str]) -> str:
     return entry.name if any(map(os.path.exists, inits)) else ""
 
 
-def _imported() -> list[str]:
+def _imported(names: Iterable[str]) -> list[str]:
+    """Those of these modules that are the environment's or the interpreter's."""
     folders = tuple(
         os.path.join(sysconfig.get_path(name), "")
         for name in ("purelib", "platlib", "stdlib", "platstdlib")
     )
     return [
         name
-        for name, module in list(sys.modules.items())
+        for name in list(names)
         if not name.startswith(("hotplate.", "__"))
         and name != "hotplate"
-        and _origin(module).startswith(folders)
+        and _origin(sys.modules.get(name)).startswith(folders)
     ]
 
 

@@ -95,7 +95,7 @@ def take_job(
     _change(job["env"])
     os.chdir(job["job"]["bento"])
     sys.path[0] = job["job"]["bento"]
-    sys.path_importer_cache.clear()
+    sys.path_importer_cache.pop(sys.path[0], None)
     say(channel, {"taken": True})  # after which its own folder is removed
     channel.close()
     return do(job["job"])
@@ -107,7 +107,7 @@ def _refusal(job: dict[str, Any], warmth: Warmth, unused: Collection[str]) -> st
     if early:
         return f"{', '.join(early)} had been read when it came"
     bento = job["job"]["bento"]
-    own = shadowed([bento, os.path.join(bento, "src")], set(sys.modules) - warmth.everywhere)
+    own = shadowed([bento, os.path.join(bento, "src")], warmth.everywhere)
     if own:
         return f"its bento has modules of its own named {', '.join(own)}, and others are imported"
     return ""

@@ -33,6 +33,7 @@ from typing import NamedTuple, Optional
 
 from hotplate.deploy.sandbox.launcher.joining import confine_child, enter
 from hotplate.serving.replica.inside.leftovers import Leftovers
+from hotplate.serving.replica.inside.modules import note_before_fork
 from hotplate.serving.replica.inside.reseeding import reseed
 from hotplate.serving.replica.inside.standby import Become, say, take_job, warm_up
 from hotplate.serving.replica.inside.worker import become, run
@@ -71,6 +72,7 @@ def main(do: Become = become) -> int:
     if why := leftovers.sentence():
         say(channel, {"unforkable": why})
         return 0
+    note_before_fork()
     gc.collect()
     gc.disable()  # it would write to pages that are shared
     gc.freeze()
