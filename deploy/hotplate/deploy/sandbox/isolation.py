@@ -32,7 +32,7 @@ from hotplate.deploy.sandbox.family import Family, NestedNamespaces
 from hotplate.deploy.sandbox.ids import BUILDS, SHARED, free_range, give, range_of, take
 from hotplate.deploy.sandbox.launch import Launch
 from hotplate.deploy.sandbox.launcher import instructions as plan
-from hotplate.deploy.sandbox.launcher.mount_helper import SHOWN
+from hotplate.deploy.sandbox.mount_helper import MountHelper
 from hotplate.deploy.sandbox.private_places import hidden_places, needed_of_them
 from hotplate.deploy.sandbox.process_scope import REPLICA_DIR, ProcessScope, launcher_argv
 from hotplate.deploy.sandbox.visible_files import VisibleFiles
@@ -41,7 +41,6 @@ from hotplate.machine.foreign_folder import ForeignFolder
 
 LIMIT_S = 10.0
 """For a try that takes milliseconds, on a machine that is busy."""
-_ANSWER_BYTES = 1 << 12
 _HARMLESS = ("/bin/sh", "-c", ":")
 _TEMPORARY = "tmp"
 
@@ -281,47 +280,6 @@ class Isolation:
             os.kill(entered.first, signal.SIGKILL)
             _ended(entered.first)
         return "" if ended_well else entered.why_not or complaint.partition("\n")[0]
-
-
-class MountHelper:
-    """In the walls around one process: shows it more, once. Within the block, its other side too
-    is open here, for the process to inherit."""
-
-    def __init__(self, *, wanted: bool = True) -> None:
-        self.waits = 0
-        """The child of ours that waits there; 0 = none."""
-        self._sides = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) if wanted else ()
-
-    @property
-    def descriptors(self) -> list[int]:
-        """What the process has to inherit."""
-        return [side.fileno() for side in self._sides[1:]]
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, *_: object) -> None:
-        for side in self._sides[1:]:
-            side.close()
-
-    async def show(self, reads: Iterable[str], writes: Iterable[str]) -> None:
-        """Returns when the helper has ended. Raises OSError."""
-        lines = [(plan.READ, path, "") for path in reads]
-        lines += [(plan.WRITE, path, "") for path in writes]
-        for side in self._sides[:1]:
-            side.setblocking(False)
-            loop = asyncio.get_running_loop()
-            await loop.sock_sendall(side, plan.written(lines))
-            answer = await loop.sock_recv(side, _ANSWER_BYTES)
-            if answer != SHOWN:
-                raise OSError(os.fsdecode(answer) or "its mount helper has ended")
-            side.close()
-            await until_reaped(self.waits)
-            self.waits = 0
-
-    def close(self) -> None:
-        for side in self._sides:
-            side.close()
 
 
 async def _through(

@@ -12,7 +12,7 @@ from hotplate.deploy.local.standby.channel import ANSWER_S, WarmChannel
 from hotplate.deploy.local.standby.warm_process import WarmProcess, view_of
 from hotplate.deploy.process.detached import Process
 from hotplate.deploy.runtime import Command, Warm
-from hotplate.deploy.sandbox.isolation import MountHelper
+from hotplate.deploy.sandbox.mount_helper import MountHelper
 from hotplate.deploy.sandbox.process_scope import REPLICA_DIR, ProcessScope, oom_score
 from hotplate.deploy.workload import Resources
 from hotplate.machine import foreign_folder
