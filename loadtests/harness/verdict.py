@@ -13,3 +13,8 @@ class Verdict:
     """Name with its unit → value, in the order in which they are shown."""
     broken: list[str] = field(default_factory=list)
     """One sentence per guarantee that did not hold: what was expected, what was seen, where."""
+
+    def expect(self, holds: bool, otherwise: str) -> None:
+        """A guarantee that is broken where it does not hold; `otherwise` is its sentence."""
+        if not holds:
+            self.broken.append(otherwise)

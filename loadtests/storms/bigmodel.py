@@ -84,10 +84,6 @@ class Trial:
         self.verdict.figures[f"{what}, s"] = lasted_s
         self.verdict.figures[f"{what}, MB/s"] = size_bytes / lasted_s / 1e6
 
-    def expect(self, holds: bool, otherwise: str) -> None:
-        if not holds:
-            self.verdict.broken.append(otherwise)
-
 
 async def run(flags: argparse.Namespace, folder: Path) -> Verdict:
     platform = Platform(folder / "data")
@@ -116,13 +112,13 @@ async def big(trial: Trial, size_bytes: int) -> None:
     async with trial.timed("pull", size_bytes):
         await laptop.bentoml("models", "pull", "big:v1")
     pulled = await asyncio.to_thread(digests_of, model_folder(laptop, "big"))
-    trial.expect(pulled == digests, "what was pulled is not what was pushed")
+    trial.verdict.expect(pulled == digests, "what was pulled is not what was pushed")
     async with (
         trial.timed("deploy, load and first answer", size_bytes),
         deployed(trial.platform, laptop, bento, "sums") as url,
     ):
         loaded = await call(f"{url}/sums")
-    trial.expect(loaded == digests, "what the replica loaded is not what was pushed")
+    trial.verdict.expect(loaded == digests, "what the replica loaded is not what was pushed")
 
 
 def report(trial: Trial, watch: Watch) -> None:
@@ -130,7 +126,7 @@ def report(trial: Trial, watch: Watch) -> None:
         for name, size_bytes in peak.items():
             trial.verdict.figures[f"{role}: peak {name}, MB"] = size_bytes / 1e6
     resident_bytes = watch.peaks["control-plane"]["resident"]
-    trial.expect(
+    trial.verdict.expect(
         resident_bytes < MEMORY_LIMIT_BYTES,
         f"the control plane took {resident_bytes / 1e6:.0f} MB, 300 MB are allowed",
     )
@@ -149,15 +145,15 @@ async def interrupted(trial: Trial, size_bytes: int) -> None:
             client.kill()
         else:
             await kill_control_plane(platform)
-        trial.expect(
+        trial.verdict.expect(
             await client.wait() != 0, f"the push succeeded although the {victim} was killed"
         )
         kept_bytes = parts_bytes(platform)
-        trial.expect(kept_bytes >= arrived_bytes, f"parts were lost with the {victim}")
+        trial.verdict.expect(kept_bytes >= arrived_bytes, f"parts were lost with the {victim}")
         figures[f"{victim} killed: MB that had arrived"] = kept_bytes / 1e6
         async with trial.timed(f"{victim} killed: pushed again", size_bytes):
             await laptop.bentoml("models", "push", f"{name}:v1")
-        trial.expect(parts_bytes(platform) == 0, "parts of a finished upload were left")
+        trial.verdict.expect(parts_bytes(platform) == 0, "parts of a finished upload were left")
         await check_pulled(trial, name, digests)
     await resumed(trial, size_bytes)
 
@@ -189,7 +185,7 @@ async def resumed(trial: Trial, size_bytes: int) -> None:
         await rough.call("PATCH", f"{one}/finish_upload", {"status": "success", "reason": ""})
     again_bytes = sent_bytes - tar.stat().st_size
     trial.verdict.figures["resumed over a kill: bytes sent again"] = again_bytes
-    trial.expect(again_bytes == 0, f"{again_bytes} bytes were sent twice")
+    trial.verdict.expect(again_bytes == 0, f"{again_bytes} bytes were sent twice")
     await check_pulled(trial, "resumed", digests)
 
 
@@ -197,7 +193,7 @@ async def check_pulled(trial: Trial, name: str, digests: dict[str, str]) -> None
     shutil.rmtree(model_folder(trial.laptop, name))
     await trial.laptop.bentoml("models", "pull", f"{name}:v1")
     pulled = await asyncio.to_thread(digests_of, model_folder(trial.laptop, name))
-    trial.expect(pulled == digests, f"{name}: what was pulled is not what was pushed")
+    trial.verdict.expect(pulled == digests, f"{name}: what was pulled is not what was pushed")
     shutil.rmtree(model_folder(trial.laptop, name))
 
 

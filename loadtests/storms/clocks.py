@@ -38,7 +38,7 @@ async def run(flags: argparse.Namespace, folder: Path) -> Verdict:
                     await _wrong(trial, what, timedelta(seconds=shift_s), flags.seconds)
                 await _wrong(trial, f"{what}, and right again", timedelta(), flags.seconds)
             now = await _replicas(trial)
-            trial.expect(now == replicas, f"replicas were {replicas} and are {now}")
+            trial.verdict.expect(now == replicas, f"replicas were {replicas} and are {now}")
     return verdict
 
 
@@ -47,14 +47,14 @@ async def _wrong(trial: FaultedPlatform, what: str, shift: timedelta, seconds: f
         await asyncio.sleep(seconds)
         await _upload(trial, what)
     for name, one in told.items():
-        trial.expect(not one.codes, f"{what}: {name} was refused: {dict(one.codes)}")
-        trial.expect(one.answered > 0, f"{what}: {name} was never answered")
+        trial.verdict.expect(not one.codes, f"{what}: {name} was refused: {dict(one.codes)}")
+        trial.verdict.expect(one.answered > 0, f"{what}: {name} was never answered")
     await trial.recovered(what)
     newest = (await trial.platform.ask("turning", "/events"))[0]
     stamp = datetime.fromisoformat(newest["at"])
     trial.verdict.figures[f"{what}: it says"] = str(stamp)
     late = abs(stamp - datetime.now(UTC) - shift)
-    trial.expect(late < NEARLY, f"{what}: the clock was not wrong: an event is of {stamp}")
+    trial.verdict.expect(late < NEARLY, f"{what}: the clock was not wrong: an event is of {stamp}")
 
 
 async def _upload(trial: FaultedPlatform, what: str) -> None:

@@ -62,10 +62,6 @@ class Trial:
     def count(self, what: str, number: int = 1) -> None:
         self.counts[what] = self.counts.get(what, 0) + number
 
-    def expect(self, holds: bool, otherwise: str) -> None:
-        if not holds:
-            self.verdict.broken.append(otherwise)
-
     @contextlib.asynccontextmanager
     async def agent(self, **options: Any) -> AsyncIterator[tuple[AgentProcess, AgentClient]]:
         options = {"data_dir": self.data, **options}
@@ -98,7 +94,7 @@ async def run(flags: argparse.Namespace, folder: Path) -> Verdict:
     figures = trial.verdict.figures
     figures |= dict(sorted(trial.counts.items()))
     for fault in ("kills", "bits flipped", "files cut short", "chunks mended", "refusals"):
-        trial.expect(trial.counts.get(fault, 0) > 0, f"nothing was tried: no {fault}")
+        trial.verdict.expect(trial.counts.get(fault, 0) > 0, f"nothing was tried: no {fault}")
     return trial.verdict
 
 
@@ -181,13 +177,15 @@ async def _read_all(trial: Trial) -> None:
                 async with asyncio.timeout(READ_LIMIT_S):
                     root = Path((await client.tree(digest, wait="all")).root)
                     for name, content in files.items():
-                        trial.expect((root / name).read_bytes() == content, f"{name} is wrong")
+                        trial.verdict.expect(
+                            (root / name).read_bytes() == content, f"{name} is wrong"
+                        )
                         trial.count("files read")
                     leased = await asyncio.to_thread(
                         _leased, agent.socket, root / "model.safetensors"
                     )
                     right = leased == files["model.safetensors"]
-                    trial.expect(right, f"{digest}: its file is wrong by a lease")
+                    trial.verdict.expect(right, f"{digest}: its file is wrong by a lease")
             except (CacheError, OSError, TimeoutError) as error:
                 trial.verdict.broken.append(f"a tree that the origin has was refused: {error!r}")
         trial.count("chunks mended", (await client.status())["mended_chunks"])
@@ -206,11 +204,11 @@ async def _pause(trial: Trial) -> None:
         digest = next(iter(trial.models))
         fetching = asyncio.create_task(client.tree(digest, wait="all"))
         await asyncio.sleep(0.1)
-        trial.expect(not fetching.done(), "the pause came too late")
+        trial.verdict.expect(not fetching.done(), "the pause came too late")
         agent.process.send_signal(signal.SIGSTOP)
         await asyncio.sleep(PAUSE_S)
         agent.process.send_signal(signal.SIGCONT)
-        trial.expect((await fetching).complete, "a pause of 5 s was not survived")
+        trial.verdict.expect((await fetching).complete, "a pause of 5 s was not survived")
         trial.count("pauses")
 
 
@@ -233,7 +231,7 @@ async def _starve(trial: Trial) -> None:
             if task.exception() is None:
                 files.append(task.result())
         trial.count("refusals", sum(task.exception() is not None for task in done) + len(waiting))
-        trial.expect(len(files) < 12, "descriptors never ran out")
+        trial.verdict.expect(len(files) < 12, "descriptors never ran out")
         resource.prlimit(pid, resource.RLIMIT_NOFILE, usual)
         for task in waiting:
             with contextlib.suppress(OSError):
@@ -241,7 +239,9 @@ async def _starve(trial: Trial) -> None:
         for file in files:
             file.close()
         leased = await asyncio.to_thread(_leased, agent.socket, Path(path))
-        trial.expect(leased == trial.models[digest][1]["model.safetensors"], "wrong after EMFILE")
+        trial.verdict.expect(
+            leased == trial.models[digest][1]["model.safetensors"], "wrong after EMFILE"
+        )
 
 
 async def _lose_a_reader(trial: Trial) -> None:
@@ -281,10 +281,12 @@ async def _fill_the_disk(trial: Trial) -> None:
             for number in range(MODELS):
                 await client.pull(trial.url(f"{number}.bin"))
             status = await client.status()
-            trial.expect(bool(status["disk_trouble"]), "the status does not name the full disk")
+            trial.verdict.expect(
+                bool(status["disk_trouble"]), "the status does not name the full disk"
+            )
             trial.verdict.figures["of the full disk it is said"] = status["disk_trouble"]
             agent.kill()
             assert agent.process.stderr is not None
             logged = agent.process.stderr.read().count("is in memory only")
-            trial.expect(logged == 1, f"the full disk was logged {logged} times")
+            trial.verdict.expect(logged == 1, f"the full disk was logged {logged} times")
             trial.count("full disks")

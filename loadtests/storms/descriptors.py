@@ -68,7 +68,7 @@ async def _starve(trial: FaultedPlatform, role: str, seconds: float) -> None:
         trial.verdict.figures[f"no descriptors: {role}: limit, most open"] = [most, full]
         # Who looks sees between two accesses: the last one may just have been given back.
         lacked = full >= most - 1
-        trial.expect(lacked, f"{role} had {full} descriptors open of {most}: none lacked")
+        trial.verdict.expect(lacked, f"{role} had {full} descriptors open of {most}: none lacked")
     await trial.recovered(f"no descriptors: {role}")
 
 

@@ -76,10 +76,6 @@ class Fleet:
             mib = counted.memory_bytes[role] / (1 << 20)
             self.verdict.figures[f"{what}: {role}, MiB"] = round(mib, 1)
 
-    def expect(self, holds: bool, sentence: str) -> None:
-        if not holds:
-            self.verdict.broken.append(sentence)
-
     async def swept(self, before: Census, after_what: str) -> None:
         """Waits until nothing is left that was not there before, else notes what is."""
 
@@ -105,8 +101,10 @@ async def run(flags: argparse.Namespace, folder: Path) -> Verdict:
         await _revisions(fleet, flags.revisions)
         await _asleep(fleet, flags.zero, flags.idle, stored=flags.stored)
         await _alive(fleet, flags.alive)
-        fleet.expect(await platform.stop() == 0, "`hotplate up` did not end well")
-        fleet.expect(not platform.processes(), "processes are left after the platform's end")
+        fleet.verdict.expect(await platform.stop() == 0, "`hotplate up` did not end well")
+        fleet.verdict.expect(
+            not platform.processes(), "processes are left after the platform's end"
+        )
     return fleet.verdict
 
 
@@ -130,7 +128,7 @@ async def _in_turn(fleet: Fleet, deploys: int) -> None:
 
 async def _come_and_go(fleet: Fleet, name: str) -> None:
     answer = await fleet.place.come_and_go(name)
-    fleet.expect(answer["version"] == name, f"{name} answered as {answer['version']}")
+    fleet.verdict.expect(answer["version"] == name, f"{name} answered as {answer['version']}")
 
 
 async def _revisions(fleet: Fleet, revisions: int) -> None:
@@ -159,7 +157,7 @@ def _check_growth(fleet: Fleet, middle: Census, after: Census, what: str) -> Non
     for role in ROLES:
         grown = after.memory_bytes[role] - middle.memory_bytes[role]
         sentence = f"{role} has grown by {grown >> 20} MiB in {what}"
-        fleet.expect(grown < GROWTH_BYTES, sentence)
+        fleet.verdict.expect(grown < GROWTH_BYTES, sentence)
 
 
 async def _asleep(fleet: Fleet, count: int, idle_s: float, *, stored: bool) -> None:
@@ -181,13 +179,15 @@ async def _asleep(fleet: Fleet, count: int, idle_s: float, *, stored: bool) -> N
     for role, share in shares.items():
         figures[f"idle with them: {role}, % of a core"] = round(100 * share, 2)
     calm = sum(shares.values()) < CALM_CORE_SHARE
-    fleet.expect(calm, f"{sum(shares.values()):.1%} of a core is used while nobody calls")
+    fleet.verdict.expect(calm, f"{sum(shares.values()):.1%} of a core is used while nobody calls")
     fleet.note_memory("idle with them", fleet.count())
-    fleet.expect(await fleet.platform.healthy(), "the platform is not healthy")
+    fleet.verdict.expect(await fleet.platform.healthy(), "the platform is not healthy")
     began = time.monotonic()
     listed = await fleet.place.laptop.bentoml("deployment", "list")
     figures["`bentoml deployment list`, s"] = time.monotonic() - began
-    fleet.expect(all(name in listed for name in names), "the list does not name all of them")
+    fleet.verdict.expect(
+        all(name in listed for name in names), "the list does not name all of them"
+    )
     began = time.monotonic()
     await call(f"{await fleet.platform.url_of(names[-1])}/cook")
     figures["waking the last one, s"] = time.monotonic() - began
@@ -197,7 +197,7 @@ async def _asleep(fleet: Fleet, count: int, idle_s: float, *, stored: bool) -> N
 async def _store(fleet: Fleet, names: list[str]) -> None:
     """Writes rolled-out copies of the first deployment into the store of a stopped platform."""
     platform = fleet.platform
-    fleet.expect(await platform.stop() == 0, "`hotplate up` did not end well")
+    fleet.verdict.expect(await platform.stop() == 0, "`hotplate up` did not end well")
     ports = itertools.count(platform.port + 2)
     store = Store(Database(f"sqlite:///{platform.data / 'hotplate.db'}"), lambda _: next(ports))
     like = next(d for d in store.deployments.all() if d.name == "first")
@@ -223,7 +223,7 @@ async def _alive(fleet: Fleet, count: int) -> None:
     fleet.verdict.figures["alive at once"] = len({answer["pid"] for answer in answers})
     fleet.verdict.figures["all of them answer in, s"] = time.monotonic() - began
     different = len({answer["pid"] for answer in answers}) == count
-    fleet.expect(different, "not every deployment alive has a replica of its own")
+    fleet.verdict.expect(different, "not every deployment alive has a replica of its own")
     fleet.note_memory("with them alive", fleet.count())
     await _delete(fleet, names)
 

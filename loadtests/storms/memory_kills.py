@@ -57,13 +57,13 @@ async def _kill(trial: FaultedPlatform, victim: str, what: str) -> None:
             pressing.cancel()
             await asyncio.gather(pressing, return_exceptions=True)
     trial.verdict.figures[f"{what}: killed by the kernel"] = killed
-    trial.expect(killed > 0, f"{what}: the kernel killed nothing in {KILLED_S:g} s")
+    trial.verdict.expect(killed > 0, f"{what}: the kernel killed nothing in {KILLED_S:g} s")
     await trial.recovered(what, [victim])
     if victim == "replica":
         ready = await platform.replicas("steady", "ready")
-        trial.expect(bool(ready), f"{what}: there is no ready replica")
+        trial.verdict.expect(bool(ready), f"{what}: there is no ready replica")
     else:
-        trial.expect(platform.pid(victim) != pid, f"{what}: it was not started again")
+        trial.verdict.expect(platform.pid(victim) != pid, f"{what}: it was not started again")
 
 
 async def _process(trial: FaultedPlatform, victim: str) -> int:

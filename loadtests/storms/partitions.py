@@ -111,9 +111,9 @@ async def _partition(
     lost = relay.lost_bytes - lost
     verdict.figures[f"{what}: requests, failed, bytes lost"] = [sent, len(during), lost]
     verdict.figures[f"{what}: it says it is connected"] = health.get("connected")
-    trial.expect(lost > 0, f"{what}: nothing was lost, so there was no partition")
-    trial.expect(not during, f"{what}: {len(during)} requests failed: {during[:1]}")
-    trial.expect(
+    trial.verdict.expect(lost > 0, f"{what}: nothing was lost, so there was no partition")
+    trial.verdict.expect(not during, f"{what}: {len(during)} requests failed: {during[:1]}")
+    trial.verdict.expect(
         [one["id"] for one in before] == [one["id"] for one in after],
         f"{what}: replicas were {before} and are {after}",
     )

@@ -48,13 +48,13 @@ async def _refuse_writes(trial: FaultedPlatform, kind: str, fault: Fault, second
     trial.verdict.figures[f"{what}: status"] = next(
         (line for line in said.splitlines() if "database" in line), "says nothing of it"
     )
-    trial.expect(
+    trial.verdict.expect(
         "the database cannot be used" in said, f"{what}: `hotplate status` does not say so"
     )
     refused = sum(n for code, n in told["update"].codes.items() if code.startswith("503"))
-    trial.expect(refused > 0, f"{what}: no update was refused, so nothing was tried")
-    trial.expect(not told["update"].answered, f"{what}: updates were accepted")
-    trial.expect(
+    trial.verdict.expect(refused > 0, f"{what}: no update was refused, so nothing was tried")
+    trial.verdict.expect(not told["update"].answered, f"{what}: updates were accepted")
+    trial.verdict.expect(
         told["deployment"].answered > 0 and not told["deployment"].codes,
         f"{what}: requests were refused: {dict(told['deployment'].codes)}",
     )

@@ -46,13 +46,17 @@ async def run(flags: argparse.Namespace, folder: Path) -> Verdict:
                     round(now_s, 4),
                     round(slowed_s, 4),
                 ]
-                trial.expect(slowed_s > update_s + slow_s, f"{what}: an update was not slower")
+                trial.verdict.expect(
+                    slowed_s > update_s + slow_s, f"{what}: an update was not slower"
+                )
                 longer_s = now_s - usual_s
-                trial.expect(
+                trial.verdict.expect(
                     longer_s < MOST_SLOWER_S, f"{what}: requests take {longer_s:.2f} s more"
                 )
                 for name, one in told.items():
-                    trial.expect(not one.codes, f"{what}: {name} was refused: {dict(one.codes)}")
+                    trial.verdict.expect(
+                        not one.codes, f"{what}: {name} was refused: {dict(one.codes)}"
+                    )
                 await trial.recovered(what)
     return verdict
 

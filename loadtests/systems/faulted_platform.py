@@ -71,10 +71,6 @@ class FaultedPlatform:
     log_sizes: Mapping[str, int]
     turns: int = 0
 
-    def expect(self, holds: bool, otherwise: str) -> None:
-        if not holds:
-            self.verdict.broken.append(otherwise)
-
     @asynccontextmanager
     async def asked(
         self, fault: str, *, silent: bool = False, of_service: Collection[str] = ()
@@ -108,7 +104,7 @@ class FaultedPlatform:
             if name in of_service:
                 self.verdict.figures[f"{fault}: {name}, of the service"] = len(one.untyped)
             else:
-                self.expect(not one.untyped, f"{fault}: {name} was told {one.untyped[:2]}")
+                self.verdict.expect(not one.untyped, f"{fault}: {name} was told {one.untyped[:2]}")
 
     async def _ask_on(
         self, told: Told, method: str, url: str, done: asyncio.Event, *, silent: bool
@@ -157,13 +153,13 @@ class FaultedPlatform:
         try:
             await until(works, BACK_S)
         except TimeoutError:
-            self.expect(False, f"{fault}: {BACK_S:g} s later it does not work: {trouble}")
+            self.verdict.expect(False, f"{fault}: {BACK_S:g} s later it does not work: {trouble}")
         lasted_s = asyncio.get_running_loop().time() - began
         self.verdict.figures[f"{fault}: all works again after, s"] = round(lasted_s, 1)
         for role, pid in self.pids.items():
             now = self.platform.pid(role)
             if role not in restarted:
-                self.expect(now == pid, f"{fault}: {role} was process {pid} and is {now}")
+                self.verdict.expect(now == pid, f"{fault}: {role} was process {pid} and is {now}")
         self.pids = {role: self.platform.pid(role) for role in ROLES}
         for log, size in self.log_sizes.items():
             text = (self.platform.data / "logs" / log).read_bytes()[size:].decode(errors="replace")
