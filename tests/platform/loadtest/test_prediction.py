@@ -8,7 +8,7 @@ import pytest
 
 from hotplate.platform.errors import BadSetting
 from hotplate.platform.loadtest.observation import Observation, ObservedRun
-from hotplate.platform.loadtest.prediction import begun_with, beside, learnt, predict
+from hotplate.platform.loadtest.prediction import begun_with, beside, learnt, predict, spread
 
 
 def detail(**changed: Any) -> dict[str, Any]:
@@ -59,11 +59,32 @@ def test_what_is_learnt_is_read_of_the_answer() -> None:
         ([0.1, 0.3, 0.3, 3.1, 3.1, 40.0, 0.2, 0.3], 1.0),
     ],
 )
-def test_a_start_takes_the_mean_without_the_extremes(
+def test_the_length_of_a_cold_start_is_the_mean_without_the_extremes(
     starts_s: list[float], expected_s: float
 ) -> None:
     memory = {"Embedder": {"cold_starts_s": starts_s, "service_s": 0.5}}
     assert learnt(detail(learnt=memory)).cold_start_s == pytest.approx(expected_s)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7, 8, 20])
+def test_lengths_are_spread_with_the_median_first(count: int) -> None:
+    lengths_s = [float(one) for one in range(count)]
+    found = spread(lengths_s[::-1])
+    assert sorted(found) == lengths_s
+    assert found[0] == count // 2
+    if count == 20:
+        assert sum(found[:7]) / 7 == pytest.approx(sum(lengths_s) / 20, abs=1.0)
+        assert min(map(found.index, (0.0, 19.0))) >= 13
+
+
+def test_starts_take_what_they_took_lately_some_with_a_standby_and_some_without() -> None:
+    memory = {"Embedder": {"cold_starts_s": [0.2, 4.0] * 10, "service_s": 0.5}}
+    asleep_after_s = 100.0
+    due_s = [number * asleep_after_s for number in range(20)]
+    predicted = predict(learnt(detail(learnt=memory)), due_s, 20 * asleep_after_s)
+    assert predicted["starts"] == 20
+    assert predicted["wait_s"]["mean"] == pytest.approx(2.1)
+    assert predicted["wait_s"]["p95"] == pytest.approx(4.0)
 
 
 def test_the_service_time_is_the_mean_of_the_last_requests() -> None:

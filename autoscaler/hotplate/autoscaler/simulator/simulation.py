@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
-from itertools import count
+from itertools import count, cycle
 
 from hotplate.autoscaler.policy import Decision
 from hotplate.autoscaler.sharing.allocation import (
@@ -62,6 +62,9 @@ class Hardware:
     quotas: Mapping[str, Quota] = field(default_factory=dict)
     standby: StandbyPolicy | None = None
     """None = no instance is kept ready."""
+    starts_s: Sequence[float] = ()
+    """What starts take in turn, over and over, that are not on a ready instance; none = all take
+    `cold_start_s`."""
 
     @property
     def scarce(self) -> bool:
@@ -98,6 +101,7 @@ class Simulation:
         self._lacking: dict[SimulatedDeployment, None] = {}
         """Deployments with granted replicas that find no free instance yet, the longest waiting
         first."""
+        self._starts_s = cycle(hardware.starts_s or (hardware.cold_start_s,))
         self._standby_s = 0.0
         self._events: list[tuple[float, int, int, SimulatedDeployment, object]] = []
         self._order = count()
@@ -236,8 +240,7 @@ class Simulation:
         elif not hit and not (pool and pool.give_up(now, self._hardware.standby_start_s)):
             return False
         self._running_replicas[fleet.organization] += 1
-        cold_start_s = self._hardware.standby_start_s if hit else self._hardware.cold_start_s
-        replica = fleet.start(now, cold_start_s)
+        replica = fleet.start(now, self._hardware.standby_start_s if hit else next(self._starts_s))
         self._at(replica.ready_at, READY, fleet, replica)
         fleet.standby_hits += hit
         if pool is not None:

@@ -41,16 +41,21 @@ class Learnt:
     policy: Policy
     memory: Mapping[str, Any]
     """The decider's."""
-    cold_start_s: float
-    """The mean of the middle half of the last cold starts. The decider goes by their median; but
-    where some find a standby and some do not, costs and mean waits are by a mean, and one that a
-    first start without any standby does not spoil."""
+    starts_s: Sequence[float]
+    """The last cold starts, in an order in which a few of them are much as all are."""
     service_s: float
     """The mean time of a request in its replica."""
     ready: int
     """Replicas that there are at second 0."""
     gpus: float = 0.0
     """Of one replica; 0 where it uses none."""
+
+    @property
+    def cold_start_s(self) -> float:
+        """The mean of the middle half of the last cold starts: one that was much longer than all
+        others says little."""
+        ordered, quarter = sorted(self.starts_s), len(self.starts_s) // 4
+        return fmean(ordered[quarter : len(ordered) - quarter])
 
 
 def learnt(detail: Mapping[str, Any], log: Sequence[Mapping[str, Any]] = ()) -> Learnt:
@@ -89,16 +94,19 @@ def learnt(detail: Mapping[str, Any], log: Sequence[Mapping[str, Any]] = ()) -> 
         Decider(policy, now=0.0, memory=memory)
     except MemoryInvalid as error:
         raise BadSetting(f"{said}: what was learnt cannot be used: {error}") from error
-    cold_start_s = _middle_mean(memory["cold_starts_s"])
+    starts_s = spread(memory["cold_starts_s"])
     there = [one for one in detail["live"]["replicas"] if one["state"] in READY]
     gpus = service.get("gpus") or 0.0
-    return Learnt(policy, memory, cold_start_s, service_s, len(there), gpus)
+    return Learnt(policy, memory, starts_s, service_s, len(there), gpus)
 
 
-def _middle_mean(values: Sequence[float]) -> float:
-    """Without the lowest and the highest quarter."""
-    ordered, quarter = sorted(values), len(values) // 4
-    return fmean(ordered[quarter : len(ordered) - quarter])
+def spread(values: Sequence[float]) -> list[float]:
+    """The values in an order in which any first few of them are spread over all, the median first
+    and the extremes last (van der Corput's sequence of places)."""
+    ordered, bits = sorted(values), len(values).bit_length()
+    mirrored = (int(f"{number:0{bits}b}"[::-1], 2) for number in (*range(1, 1 << bits), 0))
+    places = dict.fromkeys(each * len(ordered) >> bits for each in mirrored)
+    return [ordered[place] for place in places]
 
 
 def _service_s(log: Sequence[Mapping[str, Any]], service: Mapping[str, Any]) -> float:
@@ -192,7 +200,8 @@ def _simulation(
         "", arrivals, known.policy.concurrency, scaler, most=known.policy.max_replicas
     )
     fleet.begin_with(known.ready)
-    simulation = Simulation([fleet], Hardware(known.cold_start_s))
+    hardware = Hardware(known.cold_start_s, starts_s=known.starts_s)
+    simulation = Simulation([fleet], hardware)
     simulation.run(until_s)
     return simulation, fleet
 
