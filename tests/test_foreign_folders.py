@@ -104,6 +104,7 @@ OURS = {
     "platform/commands/roles/gateway.py": OPERATOR,
     "platform/dashboard/rendering.py": Ours("the program's own"),
     "platform/commands/loadtest.py": OPERATOR,
+    "platform/loadtest/asking/forms.py": Ours("files that the operator names"),
     "platform/loadtest/asking/payloads.py": Ours("a file that the operator names"),
     "platform/loadtest/comparison.py": OPERATOR,
     "platform/loadtest/live/load_test.py": Ours("the report's folder, which the operator names"),

@@ -29,4 +29,7 @@ class Plan:
         token = folder / "token"
         self.token = token.read_text().strip() if token.exists() else ""
         self.due_s = array("d", (folder / "due.f8").read_bytes())
-        self.payloads = (folder / "payloads.jsonl").read_bytes().splitlines() or [b"{}"]
+        self.content_type: str = told["content_type"]
+        sizes = array("Q", (folder / "payload_bytes.u8").read_bytes())
+        with (folder / "payloads.bin").open("rb") as file:
+            self.payloads = [file.read(size) for size in sizes] or [b"{}"]

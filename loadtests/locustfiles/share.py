@@ -27,7 +27,6 @@ UNANSWERED_S = 0.1
 """When a user of a closed loop who was refused, or not answered, asks again."""
 NO_ANSWER, FAILED = 0, 500
 REFUSALS = frozenset({429, 503})
-JSON_BODY = {"Content-Type": "application/json"}
 
 
 @dataclass
@@ -66,8 +65,9 @@ class Share:
         fields = {"Authorization": f"Bearer {plan.token}"} if plan.token else {}
         names = [{plan.organization_header: name} for name in plan.organizations] or [{}]
         self._callers = [fields | name for name in names]
+        self._of_body = {"Content-Type": plan.content_type}
         self._head = [
-            self._connections.head("POST", self._path, JSON_BODY | caller)
+            self._connections.head("POST", self._path, self._of_body | caller)
             for caller in self._callers
         ]
 
@@ -211,7 +211,7 @@ class Share:
 
     def _task_call(self, organization: int, method: str, verb: str, payload: bytes = b"") -> Answer:
         path, caller = f"{self._path}/{verb}", self._callers[organization]
-        head = self._connections.head(method, path, JSON_BODY | caller)
+        head = self._connections.head(method, path, self._of_body | caller)
         return self._connections.ask(head, payload)
 
 

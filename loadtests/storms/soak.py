@@ -67,8 +67,9 @@ class Count:
     """Of each role."""
     mounts: int
     """In this machine's table, of its data directory."""
-    runtime_folders: int
-    """In `/run/hotplate`, of every platform of this machine."""
+    dead_folders: int
+    """In `/run/hotplate`, with nothing mounted, or what was mounted gone; of every platform of this
+    machine."""
 
     def leftovers(self, before: Count) -> list[str]:
         """What is there beyond what there was before, a sentence each."""
@@ -78,7 +79,7 @@ class Count:
             for role in ROLES
         }
         counts["mounts"] = (before.mounts, self.mounts)
-        counts["folders in /run/hotplate"] = (before.runtime_folders, self.runtime_folders)
+        counts["dead folders in /run/hotplate"] = (before.dead_folders, self.dead_folders)
         return found + [
             f"{what}: {then} before, {now} after"
             for what, (then, now) in counts.items()
@@ -106,8 +107,15 @@ class Soak:
             census.take(platform, self.temporary),
             {role: len(os.listdir(f"/proc/{platform.pid(role)}/task")) for role in ROLES},
             sum(str(platform.data) in line for line in mounts),
-            len(list(RUN.iterdir())) if RUN.exists() else 0,
+            sum(map(_is_dead, RUN.iterdir())) if RUN.exists() else 0,
         )
+
+
+def _is_dead(folder: Path) -> bool:
+    try:
+        return not os.path.ismount(folder) or not os.listdir(folder)
+    except OSError:  # the process that had mounted it is gone
+        return True
 
 
 async def run(flags: argparse.Namespace, folder: Path) -> Verdict:

@@ -222,7 +222,7 @@ def test_a_url_that_shows_no_schema_is_refused(
             {"routes": [route("/a", image={"type": "file"})]},
             [],
             "no payload can be made for /a: image: it is a file, and has no example; give one "
-            "with --payload",
+            "with --payload, in which @PATH names a file",
         ),
     ],
 )
@@ -315,6 +315,22 @@ def test_a_trace_is_asked_as_it_is_and_reported_with_what_the_platform_saw(
     assert Counter(one.headers["X-Org"] for one in service.heard) == {"acme": 8, "beta": 2}
     assert {one.path for one in service.heard} == {"/encode"}
     assert all(isinstance(json.loads(one.body)["text"], str) for one in service.heard)
+
+
+def test_a_file_is_sent_in_a_form_to_a_method_that_takes_files(
+    service: LoadedService, tmp_path: Path
+) -> None:
+    picture = tmp_path / "cat.png"
+    picture.write_bytes(b"\r\n\0 pixels \n")
+    service.schema = {"routes": [route("/v1/see", image={"type": "file"}, most={})]}
+    payload = json.dumps({"image": f"@{picture}", "most": 3})
+    flags = ["--route", "/see?x=1", "--payload", payload, "--rate", "20", "--duration", "1s"]
+    assert main(["loadtest", service.url, *flags, "--fail-if", "failed > 0"]) == 0
+    assert {one.path for one in service.heard} == {"/v1/see?x=1"}
+    for heard in service.heard:
+        assert heard.headers["Content-Type"].startswith("multipart/form-data; boundary=")
+        assert b'name="image"; filename="cat.png"\r\n' in heard.body
+        assert picture.read_bytes() in heard.body
 
 
 @pytest.mark.parametrize(

@@ -99,7 +99,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--payload",
         metavar="FILE|JSON",
-        help="the body; of a file with JSON in each line, each in turn (made from /schema.json)",
+        help="the body; of a file with JSON in each line, each in turn; @PATH in a field is a file "
+        "(made from /schema.json)",
     )
     kind = parser.add_mutually_exclusive_group()
     kind.add_argument(

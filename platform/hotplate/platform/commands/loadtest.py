@@ -24,7 +24,7 @@ from hotplate.platform.commands.load_flags import AskedLoad
 from hotplate.platform.commands.pages.printing import page_console
 from hotplate.platform.errors import BadSetting, CannotStart, NotFound, Unreachable
 from hotplate.platform.loadtest import comparison, prediction, report
-from hotplate.platform.loadtest.asking import organizations, payloads, target
+from hotplate.platform.loadtest.asking import forms, organizations, payloads, target
 from hotplate.platform.loadtest.asking.target import Ask, LoadTarget
 from hotplate.platform.loadtest.live.load_test import CarriedOut, LoadTest
 from hotplate.platform.loadtest.live.progress import ProgressDisplay
@@ -138,7 +138,7 @@ def _token(arguments: argparse.Namespace, found: LoadTarget) -> str:
 
 
 def _plan(asked: AskedLoad, found: LoadTarget, token: str) -> tuple[LoadPlan, Sequence[bytes]]:
-    """Without its times; and the bodies."""
+    """Without its times; and the bodies as they are sent."""
     schema = target.schema_of(found, token)
     methods = list(service_methods(schema))
     method = target.method_of(methods, asked.route, mounted_paths(schema))
@@ -147,6 +147,7 @@ def _plan(asked: AskedLoad, found: LoadTarget, token: str) -> tuple[LoadPlan, Se
         if method is None:
             raise target.unknown_route(methods, asked.route or "")
         bodies = payloads.made(method, asked.seed)
+    bodies, content_type = forms.with_files(bodies, method)
     route = target.route_of(method, asked.route)
     plan = LoadPlan(
         url=found.base(route),
@@ -160,6 +161,7 @@ def _plan(asked: AskedLoad, found: LoadTarget, token: str) -> tuple[LoadPlan, Se
         organizations=tuple(asked.organizations),
         turns=organizations.turns(asked.organizations),
         seed=asked.seed,
+        content_type=content_type,
     )
     return plan, bodies
 

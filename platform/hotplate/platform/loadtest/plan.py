@@ -14,7 +14,9 @@ from typing import Literal
 
 PLAN = "plan.json"
 DUE = "due.f8"
-PAYLOADS = "payloads.jsonl"
+PAYLOADS = "payloads.bin"
+PAYLOAD_BYTES = "payload_bytes.u8"
+"""The length of each of them."""
 TOKEN = "token"
 """What is sent as `Authorization: Bearer`; where there is no such file, nothing is."""
 SAMPLES = "samples-{}.bin"
@@ -54,6 +56,8 @@ class LoadPlan:
     seed: int = 0
     timeout_s: float = 300.0
     """How long one request may take in all."""
+    content_type: str = "application/json"
+    """Of every payload."""
 
 
 def write(
@@ -64,14 +68,15 @@ def write(
     token: str = "",
 ) -> None:
     """Writes the plan with its files. `due_s` are seconds from second 0 on, in order; `payloads`
-    are JSON texts in one line each, taken in turn: the body of request number i is
-    `payloads[i % len(payloads)]`. The folder is its user's only. Raises OSError.
+    are taken in turn: the body of request number i is `payloads[i % len(payloads)]`. The folder is
+    its user's only. Raises OSError.
 
     Processes that run already, and are ready, begin with it."""
     if token:
         (folder / TOKEN).write_text(token)
     (folder / DUE).write_bytes(array("d", due_s).tobytes())
-    (folder / PAYLOADS).write_bytes(b"".join(body + b"\n" for body in payloads))
+    (folder / PAYLOADS).write_bytes(b"".join(payloads))
+    (folder / PAYLOAD_BYTES).write_bytes(array("Q", map(len, payloads)).tobytes())
     whole = folder / f"{PLAN}.new"
     whole.write_text(json.dumps(asdict(plan)))
     whole.replace(folder / PLAN)

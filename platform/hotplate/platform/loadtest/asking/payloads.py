@@ -19,10 +19,11 @@ MOST_BYTES = 64 << 20
 
 
 def given(text: str) -> list[bytes]:
-    """The bodies of `--payload`: JSON, or a file with one JSON document or one in each line.
-
-    Raises BadSetting.
+    """The bodies of `--payload` as JSON: JSON itself, a file with one JSON document or one in each
+    line, or `@PATH` for a body that is a file (`forms.py`). Raises BadSetting.
     """
+    if text.startswith("@"):
+        return [_line(text)]
     found = _json(text)
     if found is not None:
         return [found]
@@ -77,7 +78,8 @@ def made(method: ServiceMethod, seed: int) -> list[bytes]:
         bodies = [_line(drawn(method.input, rng)) for _ in range(MADE)]
     except (CannotFill, ValueError, RecursionError) as error:
         raise BadSetting(
-            f"no payload can be made for {method.route}: {error}; give one with --payload"
+            f"no payload can be made for {method.route}: {error}; give one with --payload, in "
+            "which @PATH names a file"
         ) from error
     return list(dict.fromkeys(bodies))
 
