@@ -32,9 +32,10 @@ from pathlib import Path
 from typing import NamedTuple, Optional
 
 from hotplate.deploy.sandbox.launcher.joining import confine_child, enter
-from hotplate.serving.replica.inside.leftovers import Leftovers
+from hotplate.serving.replica.inside.forking.leftovers import Leftovers
+from hotplate.serving.replica.inside.forking.rehearsal import rehearse
+from hotplate.serving.replica.inside.forking.reseeding import reseed
 from hotplate.serving.replica.inside.modules import note_before_fork
-from hotplate.serving.replica.inside.reseeding import reseed
 from hotplate.serving.replica.inside.standby import Become, say, take_job, warm_up
 from hotplate.serving.replica.inside.worker import become, run
 
@@ -67,6 +68,7 @@ def main(do: Become = become) -> int:
     itself = os.getpid()
     with Leftovers([channel.fileno()], Path(birth["folder"], birth["metrics"])) as leftovers:
         warmth = warm_up(birth)
+        rehearse()
     if os.getpid() != itself:  # a module has forked, and we are its child
         return 0
     if why := leftovers.sentence():

@@ -36,6 +36,7 @@ from hotplate.serving.replica.inside.missing_module import what_is_missing
 from hotplate.serving.replica.inside.modules import note_modules
 from hotplate.serving.replica.inside.patches import upload_folder as uploads
 from hotplate.serving.replica.inside.patches.cloud import hide_url
+from hotplate.serving.replica.inside.patches.default_configuration import keep_defaults
 from hotplate.serving.replica.inside.patches.handlers import HandlerWatch, Running
 from hotplate.serving.replica.inside.patches.hooks import (
     Application,
@@ -167,6 +168,7 @@ def prepare(used: Container[str] = ()) -> None:
     with unused_left_out(used):
         import _bentoml_impl.server.app  # noqa: F401  (and with it all that follows)
     hide_url()
+    keep_defaults()
     let_failures_out()
 
 

@@ -14,7 +14,7 @@ import pytest
 
 PROGRAM = """
 import importlib, json, pathlib, sys
-from hotplate.serving.replica.inside.leftovers import Leftovers
+from hotplate.serving.replica.inside.forking.leftovers import Leftovers
 with Leftovers([], pathlib.Path("metrics")) as leftovers:
     for name in sys.argv[1:]:
         importlib.import_module(name)
