@@ -79,6 +79,29 @@ async def test_a_slot_comes_back_when_the_stream_of_a_caller_that_left_has_ended
     assert kitchen.backend.connections == 1, "the drained connection is used again"
 
 
+async def test_a_worker_that_answers_a_caller_that_left_gets_the_next_request_on_a_new_connection(
+    kitchen: Kitchen,
+) -> None:
+    """Its connection was ended towards it, as notice that the caller has gone."""
+    seen: list[Connection] = []
+
+    async def deaf(request: Request, connection: Connection) -> None:
+        seen.append(connection)
+        await kitchen.backend.gate.wait()
+        connection.answer()
+
+    kitchen.backend.on("/deaf", deaf)
+    await kitchen.wake(worker=True)
+    caller = await kitchen.send("/deaf", method="POST")
+    await until(lambda: seen)
+    caller.leave()
+    other = await kitchen.send("/next", method="POST")
+    await until(lambda: seen[0].reader.at_eof() and kitchen.server.queue.queued == 1)
+    kitchen.backend.gate.set()
+    assert (await other.answer()).status == 200
+    assert kitchen.backend.connections == 2
+
+
 async def test_a_caller_that_leaves_in_the_middle_of_its_body_frees_the_slot_with_the_replica(
     kitchen: Kitchen,
 ) -> None:

@@ -208,9 +208,10 @@ class Upstream(ResponseSource):
             call.flush()
 
     def _release(self, now: float, *, keep: bool) -> None:
-        """The response has ended; `keep`: the connection can carry another one."""
+        """The response has ended; `keep`: the connection can carry another one, unless it was ended
+        towards the replica, because its caller had left."""
         self.call = None
-        if keep:
+        if keep and not self._half_closed:
             self._reused = True
             self.resume_reading()
             self.owner.take_back(self, now)
