@@ -32,10 +32,18 @@ FORKER = (
     HELPERS
     + """
 import socket, struct
+
+def is_open(descriptor):
+    try:
+        return bool(os.fstat(descriptor))
+    except OSError:
+        return False
+
 sys.path.append(sys.argv[2])
 from hotplate.deploy.sandbox.launcher.joining import confine_child, enter
 
 channel = socket.socket(fileno=int(sys.argv[1]))
+assert not [each for each in range(3, 256) if each != channel.fileno() and is_open(each)]
 channel.sendall(b"%d" % os.getpid())
 while True:
     data, received, _, _ = socket.recv_fds(channel, 1, 6)

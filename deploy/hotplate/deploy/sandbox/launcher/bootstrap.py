@@ -96,6 +96,8 @@ class IsolatedProgram:
         if self.program == 0:
             try:
                 os.setsid()
+                for descriptor in self._plan.family[-1:]:
+                    os.set_inheritable(descriptor, False)  # it is the first process's
                 confine(self._kernel, self._plan, self._users, self._groups)
                 _become(program, self._plan.environment)
             except OSError as error:
