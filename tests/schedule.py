@@ -23,16 +23,18 @@ TOGETHER = (
 """Folders and files that one worker runs: they share what takes long to start, or to read."""
 FIRST = (
     "tests/security",
+    "tests/loadtests/test_gpu_day.py",
     "tests/scenarios/test_faults_kills.py",
     "tests/scenarios/test_chains.py",
     "tests/scenarios/test_examples.py",
     "tests/scenarios/test_shown.py",
-    "tests/loadtests/test_gpu_day.py",
     "tests/scenarios",
     "tests/test_readme.py",
     "tests/loadtests",
 )
-"""What begins first, in this order; the rest follows in the order of its folders."""
+"""What begins first, in this order; the rest follows in the order of its folders.
+
+A worker has one platform for the scenarios that it runs in a row: nothing comes between them."""
 
 
 class Schedule(LoadScopeScheduling):  # type: ignore[misc]

@@ -1,4 +1,7 @@
-"""One platform, one laptop and one environment for all scenarios of a session."""
+"""One platform, one laptop and one environment for all scenarios that a worker runs.
+
+They end with the last of these, so that other tests have the machine for themselves.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from tests.support.services.public_services import PublicService, delete_all, de
 from tests.support.services.shapes import SOURCES, Shapes, building
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
     """A running platform. It ends with Ctrl-C, and leaves nothing behind."""
     platform = Platform(tmp_path_factory.mktemp("platform") / "data")
@@ -32,7 +35,7 @@ def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
         platform.destroy()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def laptop(tmp_path_factory: pytest.TempPathFactory, platform: Platform) -> Laptop:
     """A laptop that is logged in to the platform."""
     return asyncio.run(Laptop.at(tmp_path_factory.mktemp("laptop"), platform))
@@ -45,7 +48,7 @@ async def rough(platform: Platform) -> AsyncIterator[RoughClient]:
         yield client
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def bento(laptop: Laptop, kitchen: str) -> Bento:
     """The kitchen's bento as files, to make others from."""
     name, _, version = kitchen.partition(":")
@@ -66,7 +69,7 @@ async def unharmed(platform: Platform) -> AsyncIterator[None]:
         assert "Traceback" not in log.read_text()[size:]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def kitchen(platform: Platform, laptop: Laptop, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The tag of a bento whose service shows what happens to its requests.
 
@@ -85,7 +88,7 @@ async def sleeper(platform: Platform, kitchen: str) -> str:
     return await platform.url_of("sleeper")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def shapes(
     platform: Platform, laptop: Laptop, kitchen: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Shapes:
@@ -98,27 +101,27 @@ def shapes(
     return made
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def hall(shapes: Shapes) -> str:
     """The URL of a chain of three services; the first has nearly every shape."""
     return asyncio.run(shapes.deploy("hall", {"NOTES": shapes.notes}))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def tasks(shapes: Shapes) -> str:
     """The URL of a service with tasks, which do no harm when they run twice."""
     label = {"key": "hotplate/may-run-twice", "value": "true"}
     return asyncio.run(shapes.deploy("tasks", labels=[label]))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def command(shapes: Shapes) -> str:
     """The URL of a service that is a program of its own."""
     envs = {"NOTES": shapes.notes, "COMMAND_PORT": shapes.command_port}
     return asyncio.run(shapes.deploy("command", envs))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def prefixed(shapes: Shapes, hall: str) -> str:
     """The URL of a service below `/v1` that asks for a token, and sleeps when nobody calls."""
     envs = {"HALL": hall, "UNREADY": shapes.unready}

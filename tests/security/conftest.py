@@ -1,4 +1,4 @@
-"""The platforms of root and of an ordinary user for all attacks of a session.
+"""The platforms of root and of an ordinary user for all attacks; they end with the last of these.
 
 One worker of a test run has them all, and runs all that is here (`tests/schedule.py`).
 """
@@ -23,7 +23,7 @@ CHECKS = ("hub_checks", "origin", "secret", "sockets")
 USERS = {"root": 0, "user": ORDINARY_USER}
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def any_bento(tmp_path_factory: pytest.TempPathFactory) -> Bento:
     """As files, to make the attackers' from."""
     laptop = Laptop(tmp_path_factory.mktemp("laptop"))
@@ -31,7 +31,7 @@ def any_bento(tmp_path_factory: pytest.TempPathFactory) -> Bento:
     return Bento.read(laptop.home / "bentos" / name / version)
 
 
-@pytest.fixture(scope="session", params=USERS)
+@pytest.fixture(scope="package", params=USERS)
 def user(request: pytest.FixtureRequest) -> int:
     """Whose platform it is."""
     wanted = USERS[request.param]
@@ -40,20 +40,20 @@ def user(request: pytest.FixtureRequest) -> int:
     return wanted
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def built(user: int, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where the environment is kept that the first platform of a user has built for all of them."""
     return environments_of(user, tmp_path_factory)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def field(any_bento: Bento, user: int, built: Path) -> Iterator[Grounds]:
     """A platform with all its walls, of root and of an ordinary user, and with all its checks, each
     of which a test may take away for a while."""
     yield from _standing(grounds(any_bento, user, built, removable=CHECKS))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def open_field(any_bento: Bento, user: int, built: Path) -> Iterator[Grounds]:
     """The same without walls: what is an attack succeeds here."""
     yield from _standing(grounds(any_bento, user, built, without="walls"))
