@@ -1,9 +1,10 @@
-"""Whether all that a platform runs belongs to something: no orphan, no port that nobody serves."""
+"""Whether all that a platform runs belongs to something, and what its logs have of errors."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -13,6 +14,7 @@ from tests.support.end_to_end.platform_process import DEPLOYMENT_PORTS, Platform
 from tests.support.patience import until
 
 _TCP_LISTEN = "0A"
+_TRACEBACK = re.compile(r"^Traceback .*?\n((?:[ |].*\n)*)(\S.*)", re.MULTILINE)
 _SESSION = 3
 """Field of /proc/<pid>/stat after the name."""
 
@@ -75,6 +77,12 @@ def children_of(parent: int) -> list[int]:
             int(pid) for pid in Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
         ]
     return []
+
+
+def tracebacks(log: str) -> list[str]:
+    """Those in a role's log: each error, and where it was raised."""
+    found = _TRACEBACK.findall(log)
+    return [f"{what}, at {' '.join(frames.split())[-300:]}" for frames, what in found]
 
 
 def _session_of(pid: int) -> int | None:

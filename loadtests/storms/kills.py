@@ -27,7 +27,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from loadtests.harness.inspection import children_of, leader_of, settled
+from loadtests.harness.inspection import children_of, leader_of, settled, tracebacks
 from loadtests.harness.verdict import Verdict
 from loadtests.history.guarantees import violations
 from loadtests.history.observations import History
@@ -43,7 +43,7 @@ from tests.support.gateway.gateway_processes import GatewayProcess
 from tests.support.patience import until
 
 ROLES = ("control-plane", "gateway", "agent")
-SECOND = "second gateway"
+SECOND, SECOND_FOLDER = "second gateway", "second"
 CALLERS = 3
 PACE_S = 0.05
 CLIENTS = 6
@@ -83,7 +83,7 @@ async def run(flags: argparse.Namespace, folder: Path) -> Verdict:
             return await _stormed(flags, folder, place)
         finally:
             if flags.keep:
-                await asyncio.to_thread(_keep_logs, place.platform, flags.keep)
+                await asyncio.to_thread(_keep_logs, place.platform, folder, flags.keep)
 
 
 async def _stormed(flags: argparse.Namespace, folder: Path, place: Kitchens) -> Verdict:
@@ -92,7 +92,7 @@ async def _stormed(flags: argparse.Namespace, folder: Path, place: Kitchens) -> 
     async with AsyncExitStack() as stack:
         user = RetryingUser(platform, place.rough, await place.rough.push(bento), rng)
         await user.prepare()
-        kills = Kills(platform, user, rng, folder / "second", stack)
+        kills = Kills(platform, user, rng, folder / SECOND_FOLDER, stack)
         if flags.gateways == 2:
             await kills.start_second()
         if trouble := await kills.rest():
@@ -107,6 +107,9 @@ async def _stormed(flags: argparse.Namespace, folder: Path, place: Kitchens) -> 
         verdict = kills.verdict(load)
         bound = LEAST_SHARE if flags.gateways == 2 else 0.0
         _judge_history(verdict, history_of(record, platform.shared), bound)
+        for log in _logs(platform, folder):
+            for what in tracebacks(log.read_text(errors="replace"))[:1]:
+                verdict.broken.append(f"{log.name} has a traceback: {what}")
     return verdict
 
 
@@ -127,9 +130,15 @@ def _judge_history(verdict: Verdict, history: History, bound: float) -> None:
         )
 
 
-def _keep_logs(platform: Platform, to: Path) -> None:
+def _logs(platform: Platform, folder: Path) -> list[Path]:
+    """Those of `up`, of its roles, and of each second gateway."""
+    folders = (platform.data / "logs", folder / SECOND_FOLDER)
+    return [platform.log, *(log for each in folders for log in sorted(each.glob("*.log")))]
+
+
+def _keep_logs(platform: Platform, folder: Path, to: Path) -> None:
     to.mkdir(parents=True, exist_ok=True)
-    for log in [platform.log, *(platform.data / "logs").iterdir()]:
+    for log in _logs(platform, folder):
         (to / log.name).write_bytes(log.read_bytes())
 
 

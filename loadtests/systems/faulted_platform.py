@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 from collections import Counter
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -18,6 +17,7 @@ from pathlib import Path
 
 import aiohttp
 
+from loadtests.harness.inspection import tracebacks
 from loadtests.harness.verdict import Verdict
 from loadtests.systems.kitchens import AWAKE, kitchens, service_settings
 from tests.support.control_plane.cloud import Refused
@@ -29,7 +29,6 @@ from tests.support.services.calling import call
 
 PACE_S = 0.1
 ANSWER_S = 40.0
-_TRACEBACK = re.compile(r"^Traceback .*?\n((?:[ |].*\n)*)(\S.*)", re.MULTILINE)
 BACK_S = 90.0
 """How long after a fault everything may take to work again."""
 
@@ -163,9 +162,8 @@ class FaultedPlatform:
         self.pids = {role: self.platform.pid(role) for role in ROLES}
         for log, size in self.log_sizes.items():
             text = (self.platform.data / "logs" / log).read_bytes()[size:].decode(errors="replace")
-            for frames, what in _TRACEBACK.findall(text)[:1]:
-                where = " ".join(frames.split())[-300:]
-                self.verdict.broken.append(f"{fault}: {log} has a traceback: {what}, at {where}")
+            for what in tracebacks(text)[:1]:
+                self.verdict.broken.append(f"{fault}: {log} has a traceback: {what}")
         self.log_sizes = log_sizes(self.platform)
 
     async def _works(self) -> None:
