@@ -44,6 +44,8 @@ class FakeRuntime:
         """What was in the directories of those that ended."""
         self.warm: dict[str, str] | None = None
         """Knobs of `standby_server.py`; None = there are no standbys."""
+        self.forks = False
+        """Whether `template_server.py` forks them, which has the same knobs."""
 
     async def prepare(
         self, workload: Workload, replica: str, directory: str, recorder: Recorder
@@ -61,7 +63,9 @@ class FakeRuntime:
         argv = (self.program, "-I", "-S", str(SERVER))
         warm = None
         if self.warm is not None:
-            program = (sys.executable, "-I", "-S", str(SERVER.with_name("standby_server.py")))
+            start = (sys.executable, "-I", "-S")
+            program = (*start, str(SERVER.with_name("standby_server.py")))
+            template = (*start, str(SERVER.with_name("template_server.py")))
             warm = Warm(
                 workload.bento_manifest,
                 program,
@@ -69,6 +73,7 @@ class FakeRuntime:
                 {},
                 organization=workload.key.organization,
                 reads=NEEDED,
+                template=template if self.forks else (),
             )
         job = dict(workload.config)
         return Command(argv, dict(workload.env), directory, job, reads=NEEDED, warm=warm)

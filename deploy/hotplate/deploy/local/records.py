@@ -99,7 +99,7 @@ class Records:
         """That folder, with nothing of an earlier attempt in it. Raises OSError."""
         self.create(replica)
         folder = self.work(replica)
-        self._end_birth(replica)
+        self.end_birth(replica)
         remove_tree(folder)
         folder.mkdir(mode=0o700)
         return folder
@@ -155,7 +155,7 @@ class Records:
         mark = self._standbys / standby / "work"
         (self._replicas / replica / "born").write_text(str(mark))
 
-    def _end_birth(self, replica: str) -> None:
+    def end_birth(self, replica: str) -> None:
         """Remove the folder of the standby that its last process was, if it was one."""
         marks = self.marks(replica)[1:]
         (self._replicas / replica / "born").unlink(missing_ok=True)
@@ -202,7 +202,7 @@ class Records:
         with contextlib.suppress(FileNotFoundError):
             log = self.log_path(replica).rename(self._ended / f"{replica}.log")
             os.utime(log)  # sorts it by its end: its last line may be old
-        self._end_birth(replica)
+        self.end_birth(replica)
         _clear_away(self._replicas / replica)
         logs = sorted(self._ended.iterdir(), key=_ended_at)
         for log in logs[:-ENDED_LOGS_KEPT]:

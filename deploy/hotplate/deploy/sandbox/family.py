@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import socket
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 from hotplate.deploy.process.detached import until_reaped
 from hotplate.deploy.process.procfs import numbers_of
@@ -21,6 +23,10 @@ from hotplate.deploy.sandbox.launcher.instructions import FAMILY, Line
 TOLD_S = 1.0
 """Until the exit code of what has ended is told, which is at once."""
 _LINES_BYTES = 1 << 16
+_KINDS = ("user", "pid", "ipc", "mnt")
+_LAST = ("-1000", "0")
+"""As OOM scores: the process is never killed for want of memory, not even with all of its group,
+which only a root with all capabilities may say; or after all replicas."""
 
 
 @dataclass(frozen=True)
@@ -33,9 +39,21 @@ class NestedNamespaces:
     """The instructions for what the fork does itself."""
     first: int
     """The process id of the first process there, with which all of it ends."""
+    first_itself: int
+    """The same as a descriptor, which is never another process."""
+
+    def hold(self, pid: int) -> bool:
+        """Whether that process has entered all of them. Raises OSError where it has ended."""
+        its = (os.stat(f"/proc/{pid}/ns/{kind}") for kind in _KINDS)
+        return all(map(os.path.samestat, its, map(os.fstat, self.namespaces)))
+
+    def end(self) -> None:
+        """Kill all that is in there, and all that comes."""
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self.first_itself, signal.SIGKILL)
 
     def close(self) -> None:
-        for each in (*self.namespaces, self.plan):
+        for each in (*self.namespaces, self.plan, self.first_itself):
             os.close(each)
 
 
@@ -50,6 +68,8 @@ class Family:
         self._burial: asyncio.Task[None] | None = None
         self.users = self.processes = -1
         """Its namespaces, as descriptors."""
+        self.first = 0
+        """The first process of its namespace; 0 = it has not begun."""
 
     @property
     def descriptors(self) -> list[int]:
@@ -65,6 +85,11 @@ class Family:
         """These are its program and the first process of its namespace, children of ours. Raises
         OSError."""
         self._inherited.close()
+        self.first = first
+        for score in _LAST:  # with it all that was forked would end
+            with suppress(PermissionError):
+                Path(f"/proc/{first}/oom_score_adj").write_text(score)
+                break
         self.users = os.open(f"/proc/{program}/ns/user", os.O_RDONLY)
         self.processes = os.open(f"/proc/{first}/ns/pid", os.O_RDONLY)
         loop = asyncio.get_running_loop()

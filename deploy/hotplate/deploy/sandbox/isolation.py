@@ -163,8 +163,8 @@ class Isolation:
     ) -> NestedNamespaces:
         """Put up walls in the scope for what the family's program forks next.
 
-        `view.own` becomes that one's user's, with all that is in it. Raises `SpawnFailed` and
-        OSError.
+        `view.own` becomes that one's user's, with all that is in it. When it fails, the scope may
+        have processes. Raises `SpawnFailed` and OSError.
         """
         await self._furnish(view, log_path)
         ours, theirs = socket.socketpair()
@@ -184,7 +184,12 @@ class Isolation:
                 )
             finally:
                 entering.close_inherited()
-            return await asyncio.shield(_nested(us, entering, ours, lines))
+            nesting = asyncio.ensure_future(_nested(us, entering, ours, lines))
+            try:
+                return await asyncio.shield(nesting)
+            except asyncio.CancelledError:
+                await until_done(_undo(nesting))
+                raise
 
     def entering(
         self, view: VisibleFiles, env: Mapping[str, str], family: Family | None = None
@@ -321,10 +326,7 @@ async def _nested(
     _, (*namespaces, first), _, _ = socket.recv_fds(channel, 1, 5)
     instructions = os.memfd_create("plan")
     os.write(instructions, plan.written(lines))
-    try:
-        return NestedNamespaces(tuple(namespaces), instructions, _pid_of(first))
-    finally:
-        os.close(first)
+    return NestedNamespaces(tuple(namespaces), instructions, _pid_of(first), first)
 
 
 def _pid_of(pidfd: int) -> int:
@@ -336,6 +338,14 @@ async def _end(through: asyncio.Future[Process]) -> None:
     """What comes through, if anything does, and all beside it."""
     with contextlib.suppress(SpawnFailed):
         await (await through).terminate(0)
+
+
+async def _undo(nesting: asyncio.Future[NestedNamespaces]) -> None:
+    """The walls that were to be put up, if they are."""
+    with contextlib.suppress(SpawnFailed):
+        walls = await nesting
+        walls.end()
+        walls.close()
 
 
 def furnish(own: Path, log: Path, layers: Iterable[Path], first: int) -> None:

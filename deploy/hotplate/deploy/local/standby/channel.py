@@ -35,6 +35,7 @@ class WarmChannel:
     def __init__(self) -> None:
         self._ours, self.theirs = socket.socketpair()
         self._ours.setblocking(False)
+        self._ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)  # of all that is said
         self._received = b""
 
     async def line(self) -> dict[str, Any]:
@@ -61,15 +62,16 @@ class WarmChannel:
     async def sender(self) -> int:
         """The process id, as the kernel tells it to us, of what says something next, which is one
         line. Raises `StandbyRefused`."""
-        self._ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         await until_readable(self._ours.fileno())
         received, about, _, _ = self._ours.recvmsg(LINE_BYTES, socket.CMSG_SPACE(_CREDENTIALS.size))
-        self._ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 0)
         self._received = received
         if "forked" not in (said := await self.line()):
             raise refusal(said)
         of_it = [data for _, kind, data in about if kind == socket.SCM_CREDENTIALS]
-        return int(_CREDENTIALS.unpack(of_it[0])[0]) if of_it else 0
+        pid = int(_CREDENTIALS.unpack(of_it[0])[0]) if of_it else 0
+        if not pid:
+            raise StandbyRefused("nobody that we see has said that it was forked")
+        return pid
 
     def send(self, letter: bytes, descriptors: Sequence[int]) -> None:
         """Raises OSError."""
@@ -101,5 +103,5 @@ class WarmChannel:
 
 def refusal(said: Mapping[str, Any]) -> StandbyRefused:
     """Of what has said that."""
-    why = said.get("refused") or said.get("unforkable")
+    why = said.get("refused") or said.get("unforkable") or "it answered something else"
     return StandbyRefused(printable(str(why))[:REFUSAL_CHARS])

@@ -33,8 +33,8 @@ class StandbyLives:
         self._rng = rng
         self._changed = changed
         self._tasks = BackgroundTasks()
-        self._families = BackgroundTasks()
-        """They wait for what ended templates have forked."""
+        self._families: dict[TemplateProcess, asyncio.Task[None]] = {}
+        """Ended templates; each task waits for what one has forked."""
 
     def make(
         self, pool: StandbyPool, limit_s: float, refilled: Callable[[float], None]
@@ -67,13 +67,17 @@ class StandbyLives:
     async def finish(self) -> None:
         """Return when all that were ended are gone; what templates have forked goes on."""
         await self._tasks.finish()
-        await self._families.cancel()
+        for template, waiting in self._families.items():
+            if template.has_forks:
+                waiting.cancel()
+        await asyncio.gather(*self._families.values(), return_exceptions=True)
 
     async def _end(self, standby: WarmProcess) -> None:
         await standby.end()
         if isinstance(standby, TemplateProcess):
             if standby.has_forks:
-                self._families.start(standby.gone())
+                waiting = self._families[standby] = asyncio.create_task(standby.gone())
+                waiting.add_done_callback(lambda _: self._families.pop(standby))
             else:
                 await standby.gone()
 

@@ -63,7 +63,6 @@ class StandbyPool:
         name, youngest = self.ready.popitem()
         if youngest.is_template:
             self.ready[name] = youngest
-            self.forks += 1
         return youngest
 
     def failed(self, now: float) -> None:

@@ -98,8 +98,9 @@ class StandbyPools(Standbys):
     def drop(self, standby: WarmProcess) -> None:
         """No replica has started from it: end it, but for a template that may start others."""
         if standby.is_spent:
-            for pool in self._pools.values():
-                pool.ready.pop(standby.id, None)
+            lost = [pool.ready.pop(standby.id, None) for pool in self._pools.values()]
+            if standby.is_template and not any(lost):
+                return  # another start has dropped it
             self._lives.drop(standby)
             self._wake.set()
 
@@ -115,6 +116,7 @@ class StandbyPools(Standbys):
             self._lives.end_all(pool, "replicas are now started in another way")
             pool.warm, pool.found_unforkable = warm, ""
         self._plans.planner.started(name, _now(), hit=hit, organization=organization)
+        pool.forks += hit and not pool.unforkable
         self._wake.set()
 
     def give_way(self, free_bytes: int, busy_gpus: Iterable[int]) -> None:

@@ -8,10 +8,8 @@ forked goes on when it ends. Its folder and control groups stay as long as any o
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 import socket
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 
 from hotplate.deploy.errors import StandbyRefused, TemplateUnforkable
@@ -19,19 +17,28 @@ from hotplate.deploy.local.host import ProcessHost
 from hotplate.deploy.local.standby.channel import ANSWER_S, WarmChannel, refusal
 from hotplate.deploy.local.standby.process import gpu_variables
 from hotplate.deploy.local.standby.warm_process import WarmProcess, view_of
-from hotplate.deploy.process.detached import Process
+from hotplate.deploy.process.detached import Process, end_all
+from hotplate.deploy.process.procfs import stat_of
 from hotplate.deploy.runtime import Command, Warm
 from hotplate.deploy.sandbox.family import Family, NestedNamespaces
 from hotplate.deploy.sandbox.process_scope import REPLICA_DIR, ProcessScope, oom_score
 from hotplate.deploy.workload import Resources
 from hotplate.machine import foreign_folder
+from hotplate.machine.background import until_done
+
+LOOK_S = 0.25
+"""Between two looks at a template that does not answer."""
+LONGEST_S = 30.0
+"""For one fork, while the template forks others: so long are 200 at once on a small machine."""
+
+
+Give = Callable[[WarmChannel], Awaitable[None]]
 
 
 class TemplateProcess(WarmProcess):
     """Made by `start`."""
 
     is_template = True
-    is_spent = False
 
     def __init__(
         self,
@@ -46,10 +53,16 @@ class TemplateProcess(WarmProcess):
         super().__init__(template, process, host, channel=channel, scope=scope)
         self._family = family
         self._answered_at = 0.0
+        self._spent = ""
+        """Why it forks nothing any more."""
+
+    @property
+    def is_spent(self) -> bool:
+        return bool(self._spent)
 
     @classmethod
     async def start(cls, template: str, warm: Warm, host: ProcessHost) -> TemplateProcess:
-        """Raises `SpawnFailed` and OSError."""
+        """Raises `SpawnFailed`, `StandbyRefused` and OSError."""
         folder = host.records.standby(template)
         work = folder / "work"
         work.mkdir(parents=True, mode=0o700)
@@ -58,6 +71,8 @@ class TemplateProcess(WarmProcess):
         scope = await host.cgroups.make(template, work, Resources())
         channel, family = WarmChannel(), Family()
         try:
+            if not host.cgroups.enforced:  # what it forks could not be told from one another
+                raise StandbyRefused("control groups cannot be used")
             with channel.theirs as theirs:
                 env = {
                     **warm.env,
@@ -80,8 +95,7 @@ class TemplateProcess(WarmProcess):
             channel.close()
             family.retire()
             host.records.living.discard(template)
-            with suppress(OSError):
-                scope.remove()
+            await until_done(_cleared(scope))
             raise
         return cls(template, process, host, channel=channel, scope=scope, family=family)
 
@@ -103,40 +117,30 @@ class TemplateProcess(WarmProcess):
         resources: Resources,
     ) -> tuple[Process, ProcessScope]:
         """Have it fork the replica. When this fails, nothing of the fork is left."""
-        records, cgroups, isolation = self._host.records, self._host.cgroups, self._host.isolation
-        work, log = records.work(replica), records.log_path(replica)
+        self._look(asyncio.get_running_loop().time())
+        records, cgroups = self._host.records, self._host.cgroups
         records.note_birth(replica, self.id)
         records.note_groups(replica, cgroups.folders(replica))
-        scope = await cgroups.make(replica, work, resources)
-        isolation.claim(work, records.works())
-        view = view_of(command, work)
-        walls = await isolation.nest(view, log, scope=scope, family=self._family)
-        channel = WarmChannel()
+        scope = await cgroups.make(replica, records.work(replica), resources)
+
+        async def give(channel: WarmChannel) -> None:
+            await channel.give(env, command.job, listener, records.log_path(replica))
+
         try:
-            process = await self._forked(channel, walls, scope)
-            try:
-                scope.enter(process.pid)
-                process.set_oom_score(oom_score(resources.memory_bytes))
-                await channel.give(env, command.job, listener, log)
-            except BaseException:  # also when interrupted: cleaned up, and raised again
-                await process.terminate(0)
-                raise
-        except BaseException:
-            with suppress(ProcessLookupError):
-                os.kill(walls.first, signal.SIGKILL)
-            with suppress(OSError):
-                scope.remove()
+            return await self._fork(
+                replica, command, scope, oom_score(resources.memory_bytes), give
+            ), scope
+        except BaseException:  # also when interrupted: cleaned up, and raised again
+            await until_done(_cleared(scope))
+            records.end_birth(replica)
             raise
-        finally:
-            channel.close()
-            walls.close()
-        return process, scope
 
     async def end(self) -> None:
         """What it has forked goes on."""
         self._family.retire()
         await self.process.terminate(0)
         self._channel.close()
+        await end_all(self._unborn)
         self._host.records.living.discard(self.id)
         await foreign_folder.aside_for_long(self._host.records.end_standby, self.id)
 
@@ -152,26 +156,77 @@ class TemplateProcess(WarmProcess):
             self._scope.remove()
         await foreign_folder.aside_for_long(self._host.records.end_standby, self.id)
 
+    def _unborn(self) -> set[int]:
+        """What it has forked and no replica has become, and may do more than the first of them."""
+        return {*self._scope.members()} - {self._family.first}
+
+    async def _fork(
+        self, replica: str, command: Command, scope: ProcessScope, oom: int, give: Give
+    ) -> Process:
+        """What is forked within walls of its own; `give` has it become the replica."""
+        records, isolation = self._host.records, self._host.isolation
+        work, log = records.work(replica), records.log_path(replica)
+        isolation.claim(work, records.works())
+        view = view_of(command, work)
+        walls = await isolation.nest(view, log, scope=scope, family=self._family)
+        channel = WarmChannel()
+        try:
+            process = await self._forked(channel, walls, scope)
+            try:
+                scope.enter(process.pid)
+                process.set_oom_score(oom)
+                await give(channel)
+            except BaseException:  # also when interrupted: cleaned up, and raised again
+                await until_done(process.terminate(0))
+                raise
+        except BaseException:
+            walls.end()
+            raise
+        finally:
+            channel.close()
+            walls.close()
+        return process
+
     async def _forked(
         self, channel: WarmChannel, walls: NestedNamespaces, scope: ProcessScope
     ) -> Process:
         with channel.theirs as theirs:
             self._channel.send(b"f", [theirs.fileno(), *walls.namespaces, walls.plan])
         pid = await self._sender(channel)
+        if not walls.hold(pid):
+            self._spent = "it has forked what was not within its walls"
+            raise StandbyRefused(f"its template is ended: {self._spent}")
         told = self._family.expect(pid)
         return Process.of_fork(pid, scope, beside=[walls.first], told=told)
 
     async def _sender(self, channel: WarmChannel) -> int:
         """The fork. Others may be forked before it: only silence towards all of them is one."""
-        loop = asyncio.get_running_loop()
-        asked_at = loop.time()
+        asked_at = asyncio.get_running_loop().time()
         saying = asyncio.create_task(channel.sender())
         try:
-            while not (await asyncio.wait([saying], timeout=ANSWER_S))[0]:
-                if max(self._answered_at, asked_at) + ANSWER_S <= loop.time():
-                    self.is_spent = True
-                    raise StandbyRefused(f"its template did not fork within {ANSWER_S:g} s")
-            self._answered_at = loop.time()
+            while not (await asyncio.wait([saying], timeout=LOOK_S))[0]:
+                self._look(asked_at)
+            self._answered_at = asyncio.get_running_loop().time()
             return await saying
         finally:
             saying.cancel()
+
+    def _look(self, asked_at: float) -> None:
+        """Raises `StandbyRefused` if no answer will come to what it was asked for then."""
+        now = asyncio.get_running_loop().time()
+        if not self._spent and stat_of(self.process.pid).state in "Tt":
+            self._spent = "it is stopped"
+        if not self._spent and max(self._answered_at, asked_at) + ANSWER_S <= now:
+            self._spent = f"it did not fork within {ANSWER_S:g} s"
+        if self._spent:
+            raise StandbyRefused(f"its template is ended: {self._spent}")
+        if asked_at + LONGEST_S <= now:
+            raise StandbyRefused(f"its template did not fork it within {LONGEST_S:g} s")
+
+
+async def _cleared(scope: ProcessScope) -> None:
+    """Once nothing runs in it."""
+    scope.seal()
+    await end_all(scope.members)
+    with suppress(OSError):  # the next attempt or engine tries again
+        scope.remove()

@@ -15,6 +15,8 @@ from hotplate.deploy.sandbox.launcher.instructions import Instructions
 from hotplate.deploy.sandbox.launcher.kernel import Kernel
 from hotplate.deploy.sandbox.launcher.privileges import confine
 
+_SWEEP_PAUSE_S = 0.005
+"""Until we look again whether what we have killed has gone, or has forked before."""
 _LAST_NUMBER = 1000
 """After this, processes of a family are numbered: what it forks has small numbers in namespaces of
 its own, and it is by a changed number that libraries notice that they have been forked."""
@@ -69,12 +71,23 @@ def _bury(channel: int) -> bool:
 
 def _end_own() -> None:
     """Those that are in our namespace, and in none below."""
-    for name in os.listdir("/proc"):
-        with contextlib.suppress(OSError):  # it has ended
-            if name.isdigit() and name != "1" and not _is_below(name):
+    while own := [name for name in os.listdir("/proc") if name.isdigit() and _is_own(name)]:
+        killed = 0
+        for name in own:
+            with contextlib.suppress(OSError):  # it has ended, or may do more than we
                 os.kill(int(name), signal.SIGKILL)
+                killed += 1
+        if not killed:
+            return
+        select.select([], [], [], _SWEEP_PAUSE_S)
 
 
-def _is_below(pid: str) -> bool:
-    with open(f"/proc/{pid}/status") as file:
-        return any(line.startswith("NSpid:") and len(line.split()) > 2 for line in file)
+def _is_own(pid: str) -> bool:
+    """Whether it runs, in our namespace and in none below, and is another than we."""
+    try:
+        with open(f"/proc/{pid}/status") as file:
+            about = dict(line.split(":", 1) for line in file)
+    except OSError:
+        return False
+    below = len(about["NSpid"].split()) > 1
+    return pid != "1" and not below and about["State"].split()[0] not in "ZX"
