@@ -9,7 +9,15 @@ nothing of it: the kernel locks what has come from above.
 from __future__ import annotations
 
 import os
-import socket
+from _collections_abc import Sequence
+from _socket import (  # the module around it would take longer to load than all else here
+    CMSG_SPACE,
+    SCM_RIGHTS,
+    SOL_SOCKET,
+    socket,
+    socketpair,
+)
+from array import array
 
 from hotplate.deploy.sandbox.launcher.children import WaitingChild, in_child
 from hotplate.deploy.sandbox.launcher.first import look_on
@@ -56,12 +64,11 @@ class NestedWalls:
         copier = WaitingChild(lambda: self._copy_mounts(users), "a namespace of mounts")
         made = [self._opened(f"{copier.pid}/ns/{kind}") for kind in ("ipc", "mnt")]
         copier.end()
-        with socket.socket(fileno=self._to) as to:
-            socket.send_fds(to, [b"w"], [users, processes, *made, first])
+        _send(socket(fileno=self._to), [users, processes, *made, first])
 
     def _separate_processes(self, users: int) -> tuple[int, int]:
         """A namespace of processes below the family's, and its first process, as descriptors."""
-        ours, theirs = socket.socketpair()
+        ours, theirs = socketpair()
 
         def enter() -> None:
             self._kernel.set_namespace(self._family_processes)
@@ -79,10 +86,13 @@ class NestedWalls:
                 finally:
                     os._exit(1)
             made = self._opened("self/ns/pid_for_children")
-            socket.send_fds(theirs, [b"w"], [made, os.pidfd_open(first)])
+            _send(theirs, [made, os.pidfd_open(first)])
 
         in_child(enter, "a namespace of processes")
-        _, (processes, first), _, _ = socket.recv_fds(ours, 1, 2)
+        received = array("i")
+        _, about, _, _ = ours.recvmsg(1, CMSG_SPACE(2 * received.itemsize))
+        received.frombytes(about[0][2])
+        processes, first = received
         return processes, first
 
     def _mount_processes(self, processes: int) -> None:
@@ -99,3 +109,7 @@ class NestedWalls:
 
     def _opened(self, name: str) -> int:
         return os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._outside)
+
+
+def _send(to: socket, descriptors: Sequence[int]) -> None:
+    to.sendmsg([b"w"], [(SOL_SOCKET, SCM_RIGHTS, array("i", descriptors))])
