@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -66,9 +66,9 @@ async def nothing_left(directory: Path, host: ProcessHost) -> None:
     await eventually(lambda: not left_of(directory, host))
 
 
-def left_of(directory: Path, host: ProcessHost) -> Mapping[str, object]:
-    groups = [each for group in host.cgroups.folders("-") for each in _folders(group.parent)]
-    left = {
+def left_of(directory: Path, host: ProcessHost) -> Mapping[str, Collection[object]]:
+    groups = {each for group in host.cgroups.folders("-") for each in _folders(group.parent)}
+    left: dict[str, Collection[object]] = {
         "processes": processes_of(directory),
         "groups": groups,
         "replicas": os.listdir(directory / "replicas"),

@@ -213,6 +213,8 @@ def _clear_away(folder: Path) -> None:
     """Remove it; what cannot be removed is the next engine's."""
     try:
         remove_tree(folder)
+    except FileNotFoundError:
+        pass  # another replica that ends now removes it
     except OSError as error:
         log.warning("%s cannot be removed now: %s", folder, error)
 
