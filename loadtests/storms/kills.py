@@ -73,7 +73,9 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         default=1,
         help="the same seed kills the same processes at the same moments (1)",
     )
-    parser.add_argument("--keep", type=Path, help="copy the platform's logs there")
+    parser.add_argument(
+        "--keep", type=Path, help="copy the logs there, and what the clients have written"
+    )
 
 
 async def run(flags: argparse.Namespace, folder: Path) -> Verdict:
@@ -138,7 +140,7 @@ def _logs(platform: Platform, folder: Path) -> list[Path]:
 
 def _keep_logs(platform: Platform, folder: Path, to: Path) -> None:
     to.mkdir(parents=True, exist_ok=True)
-    for log in _logs(platform, folder):
+    for log in [*_logs(platform, folder), *folder.glob("*.record")]:
         (to / log.name).write_bytes(log.read_bytes())
 
 
