@@ -14,11 +14,13 @@ import pytest
 
 from hotplate.deploy.engine import Replica, ReplicaState
 from hotplate.deploy.local.engine import LocalEngine
+from hotplate.deploy.local.standby.pool import MOST_SPENT
 from hotplate.deploy.process.procfs import numbers_of
+from hotplate.deploy.sandbox.cgroups import Cgroups
 from hotplate.deploy.standbys import StandbyMode, StandbySettings
 from hotplate.deploy.workload import Resources
 from tests.deploy.local.standby.test_pools import pool, proc, ready
-from tests.support.deploy.fake_runtime import workload
+from tests.support.deploy.fake_runtime import MACHINE, workload
 from tests.support.deploy.running import pid_of, runs, states, until
 from tests.support.deploy.templates import forking, template_pid, templated
 from tests.support.patience import until as eventually
@@ -26,6 +28,8 @@ from tests.support.patience import until as eventually
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root gives programs other ids")
 S = ReplicaState
 MIB = 1 << 20
+LIMIT = "memory.limit_in_bytes"
+"""Of a control group of version 1."""
 
 
 async def begun(engine: LocalEngine) -> Replica:
@@ -244,3 +248,47 @@ async def test_a_replica_that_is_not_wanted_any_more_while_it_is_forked_leaves_n
             await engine.scale(workload("b"), 0)
             (left,) = await until(engine, lambda found: len(found) == 1)
             assert left.id == first.id
+
+
+async def test_a_template_out_of_processes_stays_and_those_that_it_cannot_fork_start_cold(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    async with templated(tmp_path, forking()) as engine:
+        await begun(engine)
+        (template,) = os.listdir(tmp_path / "standbys")
+        for folder in Cgroups(tmp_path, MACHINE.usable_bytes).folders(template):
+            if (folder / "pids.max").exists():
+                (folder / "pids.max").write_text("1")
+        (cold,) = await more(engine, 1)
+        assert not was_forked(tmp_path, cold)
+        assert "it could not be forked: [Errno 11]" in caplog.text
+        for folder in Cgroups(tmp_path, MACHINE.usable_bytes).folders(template):
+            if (folder / "pids.max").exists():
+                (folder / "pids.max").write_text("max")
+        assert sum(was_forked(tmp_path, each) for each in await more(engine, 2)) == 1
+
+
+async def test_a_template_out_of_memory_costs_one_cold_start(tmp_path: Path) -> None:
+    eats = "hoard = b'x' * (256 << 20)"
+    async with templated(tmp_path, forking(FORKS=eats)) as engine:
+        await begun(engine)
+        (template,) = os.listdir(tmp_path / "standbys")
+        limit = Cgroups(tmp_path, MACHINE.usable_bytes).folders(template)[0]
+        names = [name for name in os.listdir(limit) if name in ("memory.max", LIMIT)]
+        (limit / names[0]).write_text(str(64 * MIB))
+        (cold,) = await more(engine, 1)
+        assert not was_forked(tmp_path, cold)
+        assert engine.replicas()[0].restarts == 0
+
+
+async def test_an_environment_whose_templates_fork_nothing_has_standbys(tmp_path: Path) -> None:
+    stops = "os.kill(os.getppid(), signal.SIGSTOP); signal.pause()"
+    async with templated(tmp_path, forking(FORKS=stops)) as engine:
+        await begun(engine)
+        for count in range(1, MOST_SPENT + 1):
+            await pool(engine, lambda view: ready(1)(view) and view.templates == 1)
+            assert not any(was_forked(tmp_path, each) for each in await more(engine, count))
+        view = await pool(engine, lambda view: bool(view.unforkable))
+        assert view.unforkable.startswith("the last 3 templates were ended without having forked")
+        await pool(engine, lambda view: view.ready > 0 and not view.templates)

@@ -14,6 +14,9 @@ from hotplate.deploy.process.backoff import Backoff
 from hotplate.deploy.runtime import Warm
 from hotplate.deploy.standbys import StandbyView
 
+MOST_SPENT = 3
+"""Templates that may end, one after the other, because none could be forked from them."""
+
 
 @dataclass
 class StandbyPool:
@@ -34,6 +37,8 @@ class StandbyPool:
     """What a template of it has said of itself."""
     forks: int = 0
     """How many replicas were forked."""
+    spent: int = 0
+    """How many templates could not be forked since one of them was."""
     retry_at: float = 0.0
     """Loop time before which none is made, because one has failed."""
 
@@ -64,6 +69,21 @@ class StandbyPool:
         if youngest.is_template:
             self.ready[name] = youngest
         return youngest
+
+    def started(self, *, hit: bool) -> None:
+        """A replica has; `hit` = from one of its members."""
+        if hit and not self.unforkable:
+            self.forks += 1
+            self.spent = 0
+
+    def note_spent(self) -> None:
+        """Its template has not forked what it was asked for, and ends."""
+        self.spent += 1
+        if self.spent >= MOST_SPENT:
+            self.found_unforkable = (
+                f"the last {self.spent} templates were ended without having forked anything; the "
+                "log of the control plane says why"
+            )
 
     def failed(self, now: float) -> None:
         """One did not become warm, or died: pause."""

@@ -98,9 +98,11 @@ class StandbyPools(Standbys):
     def drop(self, standby: WarmProcess) -> None:
         """No replica has started from it: end it, but for a template that may start others."""
         if standby.is_spent:
-            lost = [pool.ready.pop(standby.id, None) for pool in self._pools.values()]
-            if standby.is_template and not any(lost):
+            pools = [each for each in self._pools.values() if each.ready.pop(standby.id, None)]
+            if standby.is_template and not pools:
                 return  # another start has dropped it
+            for pool in pools:
+                pool.note_spent()
             self._lives.drop(standby)
             self._wake.set()
 
@@ -114,9 +116,9 @@ class StandbyPools(Standbys):
         pool = self._pools.setdefault(name, StandbyPool(warm, tuple(gpus)))
         if pool.warm != warm:  # our own files are of another version, or the host's variables
             self._lives.end_all(pool, "replicas are now started in another way")
-            pool.warm, pool.found_unforkable = warm, ""
+            pool.warm, pool.found_unforkable, pool.spent = warm, "", 0
         self._plans.planner.started(name, _now(), hit=hit, organization=organization)
-        pool.forks += hit and not pool.unforkable
+        pool.started(hit=hit)
         self._wake.set()
 
     def give_way(self, free_bytes: int, busy_gpus: Iterable[int]) -> None:
