@@ -36,7 +36,8 @@ from tests.support.services.calling import Refused, call, process_of
 SLOPE_BYTES_PER_S = (1 << 20) / 600
 """How fast a role's memory may grow over the second half: 1 MiB in ten minutes."""
 NOISE_BYTES = 4 << 20
-"""What allocators take and give back between two moments at which memory is counted."""
+"""What may come on top in any time: SQLite keeps up to 2 MiB of a database, which grows with what
+is pushed (5 KB a deploy here), and allocators take and give back arenas of 1 MiB."""
 SWEPT_S = 150.0
 """How long what nobody uses may stay after the end; the platform's grace is in it."""
 COUNTED_EVERY_S = 10.0
