@@ -3,6 +3,7 @@ from __future__ import annotations
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from hotplate.platform.store.database import MIGRATIONS, Database, head
 from hotplate.platform.store.parts import Store
 from hotplate.platform.store.tables import Table
 from tests.support.control_plane import postgresql
+from tests.support.patience import until
 
 
 def test_the_migrations_lead_to_the_tables_that_the_code_uses(database_url: str) -> None:
@@ -120,17 +122,27 @@ def test_a_database_that_cannot_be_opened_says_which_and_why(
     assert "secret" not in str(failure.value)
 
 
-def test_a_database_that_takes_reads_only_is_named_and_used_again(postgresql_server: str) -> None:
+async def test_a_database_that_takes_reads_only_is_named_and_used_again(
+    postgresql_server: str,
+) -> None:
+    def succeeds(write: Callable[[], object]) -> bool:
+        try:
+            write()
+        except StoreFailed:
+            return False
+        return True
+
     store = Store(Database(postgresql.database(postgresql_server)))
     store.identities.ensure_user("acme", "ada", "ada@example.com")
     postgresql.set_read_only(postgresql_server, True)
     try:
+        await until(lambda: not succeeds(lambda: store.learnt.put("tried", "")))
         with pytest.raises(StoreFailed, match=r"cannot be used now .*read-only transaction"):
             store.identities.ensure_user("acme", "bob", "bob@example.com")
         with pytest.raises(StoreFailed):
             store.check()
     finally:
         postgresql.set_read_only(postgresql_server, False)
-    store.check()
+    await until(lambda: succeeds(store.check))
     assert store.identities.ensure_user("acme", "bob", "bob@example.com").name == "bob"
     store.close()

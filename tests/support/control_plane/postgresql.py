@@ -54,7 +54,7 @@ def database(server: str) -> str:
 
 
 def set_read_only(server: str, value: bool) -> None:
-    """Whether its transactions may write nothing, those of sessions that are open too."""
+    """Whether its transactions may write nothing; sessions that are open learn of it soon."""
     engine = create_engine(server, isolation_level="AUTOCOMMIT")
     with engine.connect() as connection:
         connection.execute(text("SET default_transaction_read_only = off"))
