@@ -10,7 +10,7 @@ import asyncio
 import os
 import signal
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,6 +46,16 @@ class NestedNamespaces:
         """Whether that process has entered all of them. Raises OSError where it has ended."""
         its = (os.stat(f"/proc/{pid}/ns/{kind}") for kind in _KINDS)
         return all(map(os.path.samestat, its, map(os.fstat, self.namespaces)))
+
+    def found_in(self, pids: Iterable[int]) -> list[int]:
+        """Those of these processes that are among those in there."""
+        inside = os.fstat(self.namespaces[_KINDS.index("pid")])
+        found = []
+        for pid in pids:
+            with suppress(OSError):  # it has ended
+                if os.path.samestat(os.stat(f"/proc/{pid}/ns/pid"), inside):
+                    found.append(pid)
+        return found
 
     def end(self) -> None:
         """Kill all that is in there, and all that comes."""

@@ -172,6 +172,16 @@ async def test_another_mode_ends_the_template_and_not_its_forks(tmp_path: Path) 
         assert "SIGKILL" in " ".join(each.reason for each in found)
 
 
+FALSE_NAME = """
+enter(received[1:5])
+if os.fork():
+    os._exit(0)
+first = struct.pack("iII", 1, 0, 0)
+with socket.socket(fileno=received[0]) as said:
+    said.sendmsg([b'{"forked": 1}\\n'], [(socket.SOL_SOCKET, socket.SCM_CREDENTIALS, first)])
+    signal.pause()
+"""
+"""It says that it is the first process there."""
 NOT_FORKED = {
     "rubbish": ({"SAYS": "b'[]\\n'"}, "it wrote something other than a JSON object"),
     "without end": ({"SAYS": "b'x' * (1 << 17)"}, "it wrote a line of more than"),
@@ -182,6 +192,14 @@ NOT_FORKED = {
     ),
     "half of its walls": (
         {"FORKS": "enter(received[1:2]); introduce(received[0]); signal.pause()"},
+        "its template is ended: it has forked what was not within its walls",
+    ),
+    "two": (
+        {"SAYS": "line if os.fork() else signal.pause()"},
+        "more than one process was forked",
+    ),
+    "a false name": (
+        {"FORKS": FALSE_NAME},
         "its template is ended: it has forked what was not within its walls",
     ),
     "it ends": ({"FORKS": "os._exit(0)"}, "it ended"),
@@ -269,17 +287,32 @@ async def test_a_template_out_of_processes_stays_and_those_that_it_cannot_fork_s
         assert sum(was_forked(tmp_path, each) for each in await more(engine, 2)) == 1
 
 
-async def test_a_template_out_of_memory_costs_one_cold_start(tmp_path: Path) -> None:
-    eats = "hoard = b'x' * (256 << 20)"
+async def test_a_template_out_of_memory_costs_one_cold_start_and_none_of_its_forks(
+    tmp_path: Path,
+) -> None:
+    eats = "hoard = b'x' * (256 << 20 if os.path.exists('hoards') else 0)"
     async with templated(tmp_path, forking(FORKS=eats)) as engine:
         await begun(engine)
+        (sibling,) = await more(engine, 1)
+        assert was_forked(tmp_path, sibling)
         (template,) = os.listdir(tmp_path / "standbys")
+        (tmp_path / "standbys" / template / "work/hoards").touch()
         limit = Cgroups(tmp_path, MACHINE.usable_bytes).folders(template)[0]
         names = [name for name in os.listdir(limit) if name in ("memory.max", LIMIT)]
         (limit / names[0]).write_text(str(64 * MIB))
-        (cold,) = await more(engine, 1)
-        assert not was_forked(tmp_path, cold)
-        assert engine.replicas()[0].restarts == 0
+        found = await more(engine, 2)
+        assert sorted(was_forked(tmp_path, each) for each in found) == [False, True]
+        assert [each.restarts for each in engine.replicas()] == [0, 0, 0]
+
+
+async def test_an_engine_that_stops_while_it_makes_a_template_leaves_nothing(
+    tmp_path: Path,
+) -> None:
+    for pause_s in (0.0, 0.02, 0.05, 0.08, 0.12):
+        async with templated(tmp_path, forking()) as engine:
+            await engine.scale(workload("a"), 1)
+            await until(engine, states(S.READY))
+            await asyncio.sleep(pause_s)  # moments of its birth, which tells of none of them
 
 
 async def test_an_environment_whose_templates_fork_nothing_has_standbys(tmp_path: Path) -> None:

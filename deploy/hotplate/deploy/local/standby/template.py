@@ -174,6 +174,8 @@ class TemplateProcess(WarmProcess):
             process = await self._forked(channel, walls, scope)
             try:
                 scope.enter(process.pid)
+                if walls.found_in(self._scope.members()):  # no limit of the replica's would hold it
+                    raise StandbyRefused("more than one process was forked")
                 process.set_oom_score(oom)
                 await give(channel)
             except BaseException:  # also when interrupted: cleaned up, and raised again
