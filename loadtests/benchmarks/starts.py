@@ -1,0 +1,177 @@
+"""Starts of a service without torch: forked from a template, cold, and `bentoml serve` beside."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean, quantiles
+from typing import Any
+
+from loadtests.harness.child_process import BIN, BenchmarkFailed, running
+from loadtests.harness.report import StartRow, column, median, spread
+from loadtests.systems.kitchens import Kitchens, kitchens
+from tests.support.memory import memory_bytes
+from tests.support.patience import until
+from tests.support.ports import free_range
+from tests.support.services.calling import Refused, call, process_of
+
+NAME = "kitchen"
+FORKED, COLD, SERVE = "forked from a template", "cold", "bentoml serve"
+AUTOMATIC, OFF = "calm_s = 0.5\nmemory_share = 0.9", "mode = 'off'"
+PAIRS, QUICK_PAIRS = 30, 2
+CROWDS, QUICK_CROWD = (31, 100), 4
+REPLICAS, QUICK_REPLICAS = 16, 2
+TEMPLATE_S = 60.0
+
+
+@dataclass(frozen=True)
+class Row(StartRow):
+    p95_s: float | None = column("p95 s", 2)
+    memory_mib: float | None = column("memory of one MiB", 1)
+    serve_ratio: float | None = column("x bentoml serve", 3)
+
+
+async def measure(folder: Path, quick: bool, *parts: str) -> Sequence[Row]:
+    rows: list[Row] = []
+    for part in parts or PARTS:
+        below = folder / part
+        below.mkdir()
+        rows += await _MEASURES[part](below, quick)
+    return rows
+
+
+async def _one(folder: Path, quick: bool) -> list[Row]:
+    """From zero to the first answer, one after another, the three ways in turn."""
+    taken: dict[str, list[float]] = {FORKED: [], COLD: [], SERVE: []}
+    async with _place(folder / "forked", AUTOMATIC) as forked, _place(folder / "cold", OFF) as cold:
+        places = {FORKED: forked, COLD: cold}
+        urls = {way: await place.deploy(NAME) for way, place in places.items()}
+        async with _only_forks(forked):
+            for _ in range(QUICK_PAIRS if quick else PAIRS):
+                for way, place in places.items():
+                    await place.platform.asleep(NAME)
+                    taken[way].append(await _answer_s(urls[way]))
+                async with _served(cold, folder) as (answered_s, _):
+                    taken[SERVE].append(answered_s)
+    serve_s = median(taken[SERVE])
+    return [
+        Row(way, **spread(times_s), p95_s=_p95(times_s), serve_ratio=median(times_s) / serve_s)
+        for way, times_s in taken.items()
+    ]
+
+
+async def _many(folder: Path, quick: bool) -> list[Row]:
+    """Deployments of one environment that are called at the same moment, all asleep."""
+    rows = []
+    for count in [QUICK_CROWD] if quick else CROWDS:
+        async with _place(folder / str(count), AUTOMATIC, ports=count) as place:
+            names = [f"{NAME}-{number}" for number in range(count)]
+            urls = [await place.deploy(name) for name in names]
+            async with _only_forks(place):
+                for name in names:
+                    await place.platform.asleep(name)
+                times_s = await asyncio.gather(*map(_answer_s, urls))
+        rows.append(Row(f"{count} at once, {FORKED}", **spread(times_s), p95_s=_p95(times_s)))
+    return rows
+
+
+async def _memory(folder: Path, quick: bool) -> list[Row]:
+    """What each of several replicas takes, and one `bentoml serve`, once they have answered."""
+    count = QUICK_REPLICAS if quick else REPLICAS
+    async with _place(folder / "forked", AUTOMATIC, ports=count) as place:
+        await place.deploy(NAME)
+        async with _only_forks(place):
+            names = [f"{NAME}-{number}" for number in range(count)]
+            urls = [await place.deploy(name, min_replicas=1) for name in names]
+            answers = [await call(f"{url}/cook") for url in urls]
+            sizes = [memory_bytes(process_of(answer["pid"])) for answer in answers]
+        async with _served(place, folder) as (_, pid):
+            serve_bytes = sum(map(memory_bytes, _tree(pid)))
+    return [
+        Row(
+            f"{count} replicas, {FORKED}",
+            memory_mib=fmean(sizes) / (1 << 20),
+            serve_ratio=fmean(sizes) / serve_bytes,
+        ),
+        Row(SERVE, memory_mib=serve_bytes / (1 << 20)),
+    ]
+
+
+_MEASURES: dict[str, Callable[[Path, bool], Awaitable[list[Row]]]] = {
+    "one": _one,
+    "many": _many,
+    "memory": _memory,
+}
+PARTS = list(_MEASURES)
+
+
+@asynccontextmanager
+async def _place(folder: Path, standby: str, ports: int = 1) -> AsyncIterator[Kitchens]:
+    os.mkdir(folder)
+    async with kitchens(folder, ports=ports + 1, standby=standby) as place:
+        yield place
+
+
+@asynccontextmanager
+async def _served(place: Kitchens, folder: Path) -> AsyncIterator[tuple[float, int]]:
+    """One `bentoml serve` of the bento: its first answer after so many seconds, its process id."""
+    port = free_range(1)
+    argv = (BIN / "bentoml", "serve", place.bento.tag, "--port", str(port))
+    began = time.perf_counter()
+    environ = place.laptop.environ
+    async with running(*argv, log=folder / "serve.log", environ=environ) as child:
+
+        async def answers() -> bool:
+            try:
+                return bool(await call(f"http://127.0.0.1:{port}/cook"))
+            except (OSError, Refused):
+                return False
+
+        await until(answers)
+        yield time.perf_counter() - began, child.pid
+
+
+async def _answer_s(url: str) -> float:
+    began = time.perf_counter()
+    await call(f"{url}/cook")
+    return time.perf_counter() - began
+
+
+@asynccontextmanager
+async def _only_forks(place: Kitchens) -> AsyncIterator[None]:
+    """Within, there is a template. Raises BenchmarkFailed where a start was cold all the same."""
+
+    async def has_one() -> bool:
+        pool = await _pool(place)
+        if pool["unforkable"]:
+            raise BenchmarkFailed(f"there is no template: {pool['unforkable']}")
+        return bool(pool["templates"])
+
+    await until(has_one, TEMPLATE_S)
+    before = await _pool(place)
+    yield
+    after = await _pool(place)
+    cold = (after["starts"] - after["hits"]) - (before["starts"] - before["hits"])
+    if cold:
+        raise BenchmarkFailed(f"{cold} of {after['starts'] - before['starts']} starts were cold")
+
+
+async def _pool(place: Kitchens) -> dict[str, Any]:
+    pool: dict[str, Any]
+    (pool,) = (await place.platform.page("standby"))["pools"]
+    return pool
+
+
+def _tree(pid: int) -> list[int]:
+    """A process, and those that it has started."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [pid, *(each for child in children for each in _tree(int(child)))]
+
+
+def _p95(times_s: Sequence[float]) -> float:
+    return quantiles(times_s, n=20, method="inclusive")[-1]
