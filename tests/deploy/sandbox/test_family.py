@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from hotplate.deploy.process.detached import Process
-from hotplate.deploy.process.procfs import runs
+from hotplate.deploy.process.procfs import marked, runs
 from hotplate.deploy.sandbox.family import Family
 from hotplate.deploy.sandbox.isolation import Isolation
 from hotplate.deploy.sandbox.process_scope import REPLICA_DIR, WatchedScope
@@ -238,3 +238,23 @@ async def test_a_program_that_ignores_its_end_is_killed_without_its_forks(here: 
         await program.process.wait()
         assert await fork.tell("result['alive'] = True") == {"alive": True}
         assert await fork.end(3) == 3
+
+
+@pytest.mark.parametrize("pause_s", [0.0, 0.02, 0.05, 0.08])
+async def test_walls_that_are_given_up_while_they_are_put_up_are_taken_down(
+    here: Place, pause_s: float
+) -> None:
+    async with forker(here) as program:
+        own = here.data / "fork-1/work"
+        own.mkdir(parents=True)
+        program.isolation.claim(own, [here.own])
+        view, scope = VisibleFiles(own=str(own)), WatchedScope([own], 0)
+        nest = program.isolation.nest(view, own.parent / "log", scope=scope, family=program.family)
+        nesting = asyncio.create_task(nest)
+        await asyncio.sleep(pause_s)  # moments of it, which tells of none of them
+        nesting.cancel()
+        await asyncio.wait([nesting])
+        if not nesting.cancelled():
+            nesting.result().end()
+            nesting.result().close()
+        await until(lambda: not any(map(runs, marked(REPLICA_DIR, [str(own)]))))
