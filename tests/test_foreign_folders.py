@@ -36,10 +36,6 @@ OURS = {
     "deploy/sandbox/cgroups.py": KERNEL,
     "deploy/sandbox/process_scope.py": KERNEL,
     "deploy/sandbox/launch.py": Ours("a pipe to the entrance", {"Launch.entered_now": "open"}),
-    "deploy/sandbox/launcher/privileges.py": INSIDE,
-    "deploy/sandbox/launcher/devices.py": INSIDE,
-    "deploy/sandbox/launcher/bootstrap.py": INSIDE,
-    "deploy/sandbox/launcher/mounts.py": INSIDE,
     "deploy/sandbox/isolation_check.py": Ours("the folder of the doctor's own program"),
     "deploy/sandbox/escape_targets.py": Ours("folders that the doctor makes for its own program"),
     "deploy/local/machine.py": KERNEL,
@@ -65,7 +61,7 @@ OURS = {
         {
             "Records.__init__": ".mkdir",
             "Records.create": ".mkdir",
-            "Records._end_birth": ".unlink",
+            "Records.end_birth": ".unlink",
             "Records.empty_work": ".mkdir",
             "Records.end": ".iterdir .rename .unlink os.utime",
             "Records.groups": ".read_text",
@@ -80,9 +76,22 @@ OURS = {
             "_write": ".replace open os.open",
         },
     ),
+    "deploy/local/standby/channel.py": Ours(
+        "a log, which lies beside the folder", {"WarmChannel.give": "os.open"}
+    ),
     "deploy/local/standby/process.py": Ours(
-        "its folder before it runs; the log of the replica that it becomes",
-        {"StandbyProcess.become": "os.open", "StandbyProcess.start": ".mkdir"},
+        "its folder before it runs", {"StandbyProcess.start": ".mkdir"}
+    ),
+    "deploy/local/standby/template.py": Ours(
+        "its folder before it runs", {"TemplateProcess.start": ".mkdir"}
+    ),
+    "deploy/sandbox/family.py": Ours(
+        "/proc",
+        {
+            "Family.begin": ".write_text os.open",
+            "NestedNamespaces.found_in": "os.stat",
+            "NestedNamespaces.hold": "os.stat",
+        },
     ),
     "deploy/local/standby/learnt.py": Ours(
         "what the engine has noted; whether an environment's interpreter is there",
@@ -91,11 +100,12 @@ OURS = {
     "deploy/sandbox/private_places.py": Ours("folders of the machine that walls hide"),
     "deploy/sandbox/isolation.py": Ours(
         "whether a path is there; the folder `work` itself; a log, which lies beside it; folders "
-        "for layers, before anything runs there",
+        "for layers, before anything runs there; /proc",
         {
             "Isolation._lines": ".exists",
             "Isolation.claim": "os.chown",
             "_about": ".lstat",
+            "_pid_of": ".read_text",
             "furnish": ".mkdir os.open",
         },
     ),
