@@ -124,7 +124,7 @@ async def run(flags: argparse.Namespace, folder: Path) -> Verdict:
     temporary.mkdir()
     os.environ["TMPDIR"] = tempfile.tempdir = str(temporary)
     verdict = Verdict()
-    async with kitchens(folder) as place:
+    async with kitchens(folder, standby="") as place:
         soak = Soak(place, temporary, random.Random(flags.seed))
         url = await place.deploy("steady", slots=8, min_replicas=1)
         await place.deploy("victim", max_replicas=3)

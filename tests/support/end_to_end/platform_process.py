@@ -254,6 +254,7 @@ async def running(
     data: Path,
     environments_of: Platform | None = None,
     settings: str = "",
+    standby: str = "mode = 'off'",
     unused_files_s: float = UNUSED_FILES_S,
     program: Path = BIN / "hotplate",
 ) -> AsyncIterator[Platform]:
@@ -262,6 +263,7 @@ async def running(
         data,
         environments_of,
         settings=settings,
+        standby=standby,
         unused_files_s=unused_files_s,
         program=program,
     )

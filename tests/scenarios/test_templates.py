@@ -1,0 +1,72 @@
+"""Replicas are forked from what one has imported, which callers and operators see by its speed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hotplate.deploy.sandbox.isolation import Isolation
+from tests.support.end_to_end.platform_process import Platform, running
+from tests.support.end_to_end.rough_client import Bento, RoughClient
+from tests.support.patience import until
+from tests.support.services.bentos import SLEEPY
+from tests.support.services.calling import call, process_of
+
+pytestmark = pytest.mark.skipif(
+    bool(Isolation([Path("/nothing")]).forks_refused), reason="walls cannot be put up around forks"
+)
+NAMES = ("one", "other")
+
+
+async def pool(platform: Platform) -> dict[str, Any]:
+    found: list[dict[str, Any]] = (await platform.page("standby"))["pools"]
+    return found[0] if found else {"templates": 0}
+
+
+async def has_template(platform: Platform) -> bool:
+    return bool((await pool(platform))["templates"])
+
+
+async def test_replicas_are_forked_and_outlive_template_and_control_plane(
+    platform: Platform, bento: Bento, tmp_path: Path
+) -> None:
+    async with running(tmp_path / "data", platform, standby="calm_s = 0.2") as here:
+        async with RoughClient(here) as rough:
+            tag = await rough.push(bento)
+            for name in NAMES:
+                await rough.deploy(name, tag, Kitchen={"scaling": SLEEPY})
+                await rough.settled(name, "running", "scaled-to-zero")
+        urls = [await here.url_of(name) for name in NAMES]
+        await until(lambda: has_template(here))
+        for name in NAMES:
+            await here.asleep(name)
+        forks = (await pool(here))["forks"]
+        answers = await asyncio.gather(*(call(f"{url}/cook", seconds=0.5) for url in urls))
+        assert (await pool(here))["forks"] == forks + 2
+        one, other = (process_of(answer["pid"]) for answer in answers)
+        assert 0 != one != other != 0
+        shown = await here.hotplate("standby")
+        assert f"its template has forked {forks + 2} replicas" in shown
+        assert json.loads(await here.hotplate("standby", "--json"))["pools"][0]["forks"]
+
+        asked = asyncio.create_task(call(f"{urls[0]}/cook", seconds=3.0))
+        await asyncio.sleep(0.5)  # it is being answered
+        os.kill(here.pid("control-plane"), signal.SIGKILL)
+        assert (await asked)["version"] == "v1"
+        await until(here.healthy)
+        await until(lambda: has_template(here))
+        os.kill(process_of((await call(f"{urls[0]}/cook"))["pid"]), signal.SIGKILL)
+
+        async def is_forked_again() -> bool:
+            return bool((await pool(here))["forks"])
+
+        await until(is_forked_again)
+        assert (await call(f"{urls[0]}/cook"))["version"] == "v1"
+        await here.stop()
+        assert here.leftovers() == []
