@@ -57,7 +57,6 @@ class StandbyPools(Standbys):
 
     def start(self) -> None:
         self._plans.planner, self._pools = learnt.recall(self._records.standbys_file, _now())
-        self._wake.set()
         self._planning = asyncio.create_task(self._plan_for_ever(), name="standbys")
 
     async def close(self) -> None:
@@ -114,10 +113,7 @@ class StandbyPools(Standbys):
         if warm is None:
             return
         name = name_of(warm, gpus)
-        if name not in self._pools:
-            self._pools[name] = StandbyPool(warm, tuple(gpus))
-            self._saved_at = -SAVE_S  # the next engine knows it, too, whatever becomes of us
-        pool = self._pools[name]
+        pool = self._pools.setdefault(name, StandbyPool(warm, tuple(gpus)))
         if pool.warm != warm:  # our own files are of another version, or the host's variables
             self._lives.end_all(pool, "replicas are now started in another way")
             pool.warm, pool.found_unforkable, pool.spent = warm, "", 0
