@@ -79,12 +79,7 @@ OURS = {
     "deploy/local/standby/channel.py": Ours(
         "a log, which lies beside the folder", {"WarmChannel.give": "os.open"}
     ),
-    "deploy/local/standby/process.py": Ours(
-        "its folder before it runs", {"StandbyProcess.start": ".mkdir"}
-    ),
-    "deploy/local/standby/template.py": Ours(
-        "its folder before it runs", {"TemplateProcess.start": ".mkdir"}
-    ),
+    "deploy/local/standby/warm_process.py": Ours("its folder before it runs", {"housed": ".mkdir"}),
     "deploy/sandbox/family.py": Ours(
         "/proc",
         {

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from hotplate.deploy.local.machine import Gpu, Machine, detect, memory_bytes
-from hotplate.deploy.local.standby.process import gpu_variables
+from hotplate.deploy.local.standby.warm_process import gpu_variables
 from loadtests.gpu.finding import Finding, ensure
 from loadtests.harness.child_process import checkout_environ
 

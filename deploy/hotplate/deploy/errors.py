@@ -57,6 +57,10 @@ class StandbyRefused(DeployError):
     code = "standby_refused"
 
 
+class StandbyEnded(StandbyRefused):
+    """It ended before it had answered; its log says why."""
+
+
 class TemplateUnforkable(DeployError):
     """A process has imported what does not survive a fork; the message says what, and of which
     module."""

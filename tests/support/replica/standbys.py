@@ -7,7 +7,7 @@ import os
 import socket
 import subprocess
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,33 +16,42 @@ from hotplate.deploy.runtime import Command, Warm
 from tests.support.patience import PATIENCE_S
 
 
+def begun(
+    warm: Warm, argv: Sequence[str], channel_variable: str, log_path: Path, **env: str
+) -> tuple[subprocess.Popen[bytes], socket.socket]:
+    """A warm process that was told of its birth, in the folder of its log; and its channel."""
+    folder = log_path.parent
+    ours, theirs = socket.socketpair()
+    with theirs, log_path.open("wb") as log:
+        process = subprocess.Popen(
+            argv,
+            env={
+                **warm.env,
+                channel_variable: str(theirs.fileno()),
+                "CUDA_VISIBLE_DEVICES": "",
+                **env,
+            },
+            cwd=folder,
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=log,
+            pass_fds=[theirs.fileno()],
+            start_new_session=True,
+        )
+    assert process.stdin is not None
+    with process.stdin as stdin:
+        stdin.write(json.dumps({**warm.job, "folder": str(folder)}).encode())
+    return process, ours
+
+
 class Standby:
     def __init__(self, warm: Warm, folder: Path) -> None:
         folder.mkdir()
         self._folder, self._takes_along = folder, warm.takes_along
         self.log = folder / "log"
-        ours, theirs = socket.socketpair()
-        with theirs, self.log.open("wb") as log:
-            self.process = subprocess.Popen(
-                warm.argv,
-                env={
-                    **warm.env,
-                    "HOTPLATE_STANDBY_FD": str(theirs.fileno()),
-                    "CUDA_VISIBLE_DEVICES": "",
-                },
-                cwd=folder,
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=log,
-                pass_fds=[theirs.fileno()],
-                start_new_session=True,
-            )
-        ours.settimeout(PATIENCE_S)
-        self.channel = ours
-        self._said = ours.makefile("rb")
-        assert self.process.stdin is not None
-        with self.process.stdin as stdin:
-            stdin.write(json.dumps({**warm.job, "folder": str(folder)}).encode())
+        self.process, self.channel = begun(warm, warm.argv, "HOTPLATE_STANDBY_FD", self.log)
+        self.channel.settimeout(PATIENCE_S)
+        self._said = self.channel.makefile("rb")
 
     def says(self) -> Any:
         line = self._said.readline()

@@ -6,7 +6,6 @@ import json
 import os
 import socket
 import struct
-import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 
 from hotplate.deploy.runtime import Command, Warm
 from tests.support.patience import PATIENCE_S
+from tests.support.replica.standbys import begun
 
 CREDENTIALS = struct.Struct("iII")
 
@@ -68,27 +68,9 @@ class Template:
         folder.mkdir()
         self.log = folder / "log"
         self.children: list[Child] = []
-        ours, theirs = socket.socketpair()
-        with theirs, self.log.open("wb") as log:
-            self.process = subprocess.Popen(
-                warm.template,
-                env={
-                    **warm.env,
-                    "HOTPLATE_TEMPLATE_FD": str(theirs.fileno()),
-                    "CUDA_VISIBLE_DEVICES": "",
-                    **env,
-                },
-                cwd=folder,
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=log,
-                pass_fds=[theirs.fileno()],
-                start_new_session=True,
-            )
-        self._channel = Child(ours)
-        assert self.process.stdin is not None
-        with self.process.stdin as stdin:
-            stdin.write(json.dumps({**warm.job, "folder": str(folder)}).encode())
+        variable = "HOTPLATE_TEMPLATE_FD"
+        self.process, channel = begun(warm, warm.template, variable, self.log, **env)
+        self._channel = Child(channel)
 
     def says(self) -> Any:
         answer = self._channel.says()

@@ -18,8 +18,7 @@ from hotplate.deploy.local.probing import Probe, asking
 from hotplate.deploy.local.records import Record
 from hotplate.deploy.local.settings import LocalSettings
 from hotplate.deploy.local.standby.pools import StandbyPools
-from hotplate.deploy.local.standby.process import gpu_variables
-from hotplate.deploy.local.standby.warm_process import WarmProcess, view_of
+from hotplate.deploy.local.standby.warm_process import WarmProcess, gpu_variables, view_of
 from hotplate.deploy.phases import Phase, PhaseLog, believable, merge, unix_now
 from hotplate.deploy.process import logfile
 from hotplate.deploy.process.detached import Process

@@ -15,12 +15,14 @@ import pytest
 from hotplate.deploy.engine import ReplicaState
 from hotplate.deploy.local.engine import LocalEngine
 from hotplate.deploy.local.records import Records
+from hotplate.deploy.standbys import StandbyMode, StandbySettings
 from tests.deploy.local.standby.test_pools import pool, ready
 from tests.deploy.local.standby.test_templates import begun, more, was_forked
 from tests.support.deploy.fake_runtime import workload
 from tests.support.deploy.running import pid_of, runs, started, states, until
 from tests.support.deploy.templated_engine import POINTS
 from tests.support.deploy.templates import (
+    AUTOMATIC,
     engine_of,
     forking,
     left_of,
@@ -34,14 +36,18 @@ from tests.support.patience import until as eventually
 
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root gives programs other ids")
 CHECKOUT = Path(__file__).parents[4]
+OFF = StandbySettings(StandbyMode.OFF)
+"""No template is made: what there is was left."""
 S = ReplicaState
 
 
 @asynccontextmanager
-async def next_engine(directory: Path, forks: int) -> AsyncIterator[LocalEngine]:
+async def next_engine(
+    directory: Path, forks: int, standby: StandbySettings = AUTOMATIC
+) -> AsyncIterator[LocalEngine]:
     """One that has adopted so many, and has no other template than its own."""
     host = walled(directory)
-    async with started(engine_of(host, forking())) as engine:
+    async with started(engine_of(host, forking(), standby)) as engine:
         await engine.scale(workload("a"), 1)
         await engine.scale(workload("b"), forks)
         await engine.settle()
@@ -94,18 +100,16 @@ async def test_forks_of_an_engine_that_was_killed_are_adopted(tmp_path: Path) ->
     async with next_engine(tmp_path, 2) as engine:
         forks = [each for each in engine.replicas() if each.key.deployment == "b"]
         assert all(was_forked(tmp_path, each) and each.restarts == 0 for each in forks)
-        await engine.scale(workload("b"), 3)  # cold: nothing has written down that it was started
+        await pool(engine, ready(1))  # it comes back, though nobody asks for a replica
+        await engine.scale(workload("b"), 3)
         await until(engine, states(*[S.READY] * 4))
-        await pool(engine, ready(1))
-        await engine.scale(workload("b"), 4)
-        await until(engine, states(*[S.READY] * 5))
         assert engine.standbys.views()[0].forks == 1
 
 
 async def test_of_a_killed_engine_nothing_is_left_that_nobody_wants(tmp_path: Path) -> None:
     host = walled(tmp_path)
     await killed(tmp_path, 2)
-    async with started(engine_of(host, forking())) as engine:
+    async with started(engine_of(host, forking(), OFF)) as engine:
         await engine.settle()
         await until(engine, states())
         await nothing_left(tmp_path, host)
@@ -119,7 +123,7 @@ async def test_an_engine_that_is_killed_while_it_forks_leaves_only_what_is_adopt
 ) -> None:
     walled(tmp_path)
     await killed(tmp_path, forks, point)
-    async with next_engine(tmp_path, forks) as engine:
+    async with next_engine(tmp_path, forks, OFF) as engine:
         wanted = {str(tmp_path / "replicas" / each.id / "work") for each in engine.replicas()}
         templates = {str(work) for work in Records(tmp_path).standbys()} if forks else set()
 

@@ -8,6 +8,7 @@ import os
 import signal
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -95,8 +96,10 @@ async def test_a_template_and_its_forks_have_nothing_open_but_what_is_their_own(
 
 def open_in(pid: int) -> Counter[str]:
     """The kinds of what it has open, but for files."""
-    links = [os.readlink(link) for link in Path(f"/proc/{pid}/fd").iterdir()]
-    kinds = Counter(each.partition(":")[0] for each in links)
+    kinds: Counter[str] = Counter()
+    for link in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):  # it was closed meanwhile
+            kinds[os.readlink(link).partition(":")[0]] += 1
     return Counter({kind: count for kind, count in kinds.items() if kind[:2] in ("so", "/m", "pi")})
 
 

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hotplate.deploy.errors import StandbyRefused
+from hotplate.deploy.errors import StandbyEnded, StandbyRefused
 from hotplate.deploy.process.detached import document
 from hotplate.deploy.process.printable import printable
 from hotplate.deploy.process.readable import until_readable
@@ -48,7 +48,7 @@ class WarmChannel:
             except OSError as error:
                 raise StandbyRefused(f"its messages cannot be read: {error}") from error
             if not received:
-                raise StandbyRefused("it ended")
+                raise StandbyEnded("it ended")
             self._received += received
         line, _, self._received = self._received.partition(b"\n")
         try:

@@ -57,6 +57,7 @@ class StandbyPools(Standbys):
 
     def start(self) -> None:
         self._plans.planner, self._pools = learnt.recall(self._records.standbys_file, _now())
+        self._wake.set()  # what the last engine had comes back
         self._planning = asyncio.create_task(self._plan_for_ever(), name="standbys")
 
     async def close(self) -> None:
@@ -113,7 +114,10 @@ class StandbyPools(Standbys):
         if warm is None:
             return
         name = name_of(warm, gpus)
-        pool = self._pools.setdefault(name, StandbyPool(warm, tuple(gpus)))
+        if name not in self._pools:
+            self._pools[name] = StandbyPool(warm, tuple(gpus))
+            self._saved_at = -SAVE_S  # the next engine knows of it, whatever becomes of this one
+        pool = self._pools[name]
         if pool.warm != warm:  # our own files are of another version, or the host's variables
             self._lives.end_all(pool, "replicas are now started in another way")
             pool.warm, pool.found_unforkable, pool.spent = warm, "", 0

@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from hotplate.deploy.errors import StandbyRefused
 from hotplate.deploy.local.host import ProcessHost
 from hotplate.deploy.local.standby.channel import ANSWER_S, WarmChannel
-from hotplate.deploy.local.standby.warm_process import WarmProcess, view_of
+from hotplate.deploy.local.standby.warm_process import WarmProcess, housed, spawned
 from hotplate.deploy.process.detached import Process
 from hotplate.deploy.runtime import Command, Warm
 from hotplate.deploy.sandbox.mount_helper import MountHelper
-from hotplate.deploy.sandbox.process_scope import REPLICA_DIR, ProcessScope, oom_score
+from hotplate.deploy.sandbox.process_scope import ProcessScope, oom_score
 from hotplate.deploy.workload import Resources
 from hotplate.machine import foreign_folder
 
@@ -48,30 +48,20 @@ class StandbyProcess(WarmProcess):
         host: ProcessHost,
     ) -> StandbyProcess:
         """Raises `SpawnFailed` and OSError."""
-        folder = host.records.standby(standby)
-        work = folder / "work"
-        work.mkdir(parents=True, mode=0o700)
-        host.isolation.claim(work, host.records.works())
-        scope = await host.cgroups.make(standby, work, Resources())
+        scope = await housed(standby, host)
         channel = WarmChannel()
         helper = host.isolation.mount_helper()
         try:
-            with channel.theirs as theirs, helper:
-                env = {
-                    **warm.env,
-                    **gpu_variables(gpus),
-                    "HOTPLATE_STANDBY_FD": str(theirs.fileno()),
-                    REPLICA_DIR: str(work),
-                }
-                process = await host.isolation.spawn(
+            with helper:
+                process = await spawned(
+                    standby,
+                    warm,
                     warm.argv,
-                    env,
-                    work,
-                    folder / "log",
-                    view=view_of(warm, work),
+                    host,
+                    gpus=gpus,
+                    channel=channel,
+                    channel_variable="HOTPLATE_STANDBY_FD",
                     scope=scope,
-                    stdin_json={**warm.job, "folder": str(work)},
-                    pass_fds=[theirs.fileno()],
                     helper=helper,
                 )
         except BaseException:  # also when interrupted: cleaned up, and raised again
@@ -108,10 +98,8 @@ class StandbyProcess(WarmProcess):
         self._scope = cgroups.hand_over(groups, records.marks(replica), resources)
         self.process.others = self._scope
         self.process.set_oom_score(oom_score(resources.memory_bytes))
-        try:
+        with self._explained():
             await self._channel.give(env, command.job, listener, records.log_path(replica))
-        except StandbyRefused as error:
-            raise self._explained(error) from error
         self._channel.close()
         # Its folder stays until the replica's goes: what it has there of its own is in use.
         await foreign_folder.aside(records.take_along, self.id, replica, self._takes_along)
@@ -134,11 +122,3 @@ class StandbyProcess(WarmProcess):
             self.process.beside.pop(waits, None)
         except (OSError, TimeoutError) as error:
             raise StandbyRefused(f"its files cannot be shown to it: {error}") from error
-
-
-def gpu_variables(gpus: Sequence[int]) -> dict[str, str]:
-    """Which GPUs a process sees, in the order in which NVML counts them."""
-    return {
-        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-        "CUDA_VISIBLE_DEVICES": ",".join(map(str, gpus)),
-    }

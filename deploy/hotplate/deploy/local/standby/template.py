@@ -15,13 +15,12 @@ from contextlib import suppress
 from hotplate.deploy.errors import StandbyRefused, TemplateUnforkable
 from hotplate.deploy.local.host import ProcessHost
 from hotplate.deploy.local.standby.channel import ANSWER_S, WarmChannel, refusal
-from hotplate.deploy.local.standby.process import gpu_variables
-from hotplate.deploy.local.standby.warm_process import WarmProcess, view_of
+from hotplate.deploy.local.standby.warm_process import WarmProcess, housed, spawned, view_of
 from hotplate.deploy.process.detached import Process, end_all
 from hotplate.deploy.process.procfs import stat_of
 from hotplate.deploy.runtime import Command, Warm
 from hotplate.deploy.sandbox.family import Family, NestedNamespaces
-from hotplate.deploy.sandbox.process_scope import REPLICA_DIR, ProcessScope, oom_score
+from hotplate.deploy.sandbox.process_scope import ProcessScope, oom_score
 from hotplate.deploy.workload import Resources
 from hotplate.machine import foreign_folder
 from hotplate.machine.background import until_done
@@ -63,34 +62,23 @@ class TemplateProcess(WarmProcess):
     @classmethod
     async def start(cls, template: str, warm: Warm, host: ProcessHost) -> TemplateProcess:
         """Raises `SpawnFailed`, `StandbyRefused` and OSError."""
-        folder = host.records.standby(template)
-        work = folder / "work"
-        work.mkdir(parents=True, mode=0o700)
         host.records.living.add(template)
-        host.isolation.claim(work, host.records.works())
-        scope = await host.cgroups.make(template, work, Resources())
+        scope = await housed(template, host)
         channel, family = WarmChannel(), Family()
         try:
             if not host.cgroups.enforced:  # what it forks could not be told from one another
                 raise StandbyRefused("control groups cannot be used")
-            with channel.theirs as theirs:
-                env = {
-                    **warm.env,
-                    **gpu_variables(()),
-                    "HOTPLATE_TEMPLATE_FD": str(theirs.fileno()),
-                    REPLICA_DIR: str(work),
-                }
-                process = await host.isolation.spawn(
-                    warm.template,
-                    env,
-                    work,
-                    folder / "log",
-                    view=view_of(warm, work),
-                    scope=scope,
-                    stdin_json={**warm.job, "folder": str(work)},
-                    pass_fds=[theirs.fileno()],
-                    family=family,
-                )
+            process = await spawned(
+                template,
+                warm,
+                warm.template,
+                host,
+                gpus=(),
+                channel=channel,
+                channel_variable="HOTPLATE_TEMPLATE_FD",
+                scope=scope,
+                family=family,
+            )
         except BaseException:  # also when interrupted: cleaned up, and raised again
             channel.close()
             family.retire()
@@ -101,11 +89,7 @@ class TemplateProcess(WarmProcess):
 
     async def until_warm(self) -> None:
         """Raises `TemplateUnforkable`, too, where it says that it must not be forked."""
-        try:
-            said = await self._channel.line()
-        except StandbyRefused as error:
-            raise self._explained(error) from error
-        if "unforkable" in said:
+        if "unforkable" in (said := await self._first_line()):
             raise TemplateUnforkable(str(refusal(said)))
 
     async def start_replica(
@@ -181,7 +165,7 @@ class TemplateProcess(WarmProcess):
             except BaseException:  # also when interrupted: cleaned up, and raised again
                 await until_done(process.terminate(0))
                 raise
-        except BaseException:
+        except BaseException:  # the same for what else is within its walls
             walls.end()
             raise
         finally:

@@ -9,17 +9,20 @@ from __future__ import annotations
 import asyncio
 import socket
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
-from hotplate.deploy.errors import StandbyRefused
+from hotplate.deploy.errors import StandbyEnded, StandbyRefused
 from hotplate.deploy.local.host import ProcessHost
 from hotplate.deploy.local.standby.channel import WarmChannel
 from hotplate.deploy.process import logfile
 from hotplate.deploy.process.detached import Process
 from hotplate.deploy.runtime import Command, Warm
-from hotplate.deploy.sandbox.process_scope import ProcessScope, private_bytes
+from hotplate.deploy.sandbox.family import Family
+from hotplate.deploy.sandbox.mount_helper import MountHelper
+from hotplate.deploy.sandbox.process_scope import REPLICA_DIR, ProcessScope, private_bytes
 from hotplate.deploy.sandbox.visible_files import VisibleFiles
 from hotplate.deploy.workload import Resources
 from hotplate.machine import foreign_folder
@@ -50,10 +53,7 @@ class WarmProcess(ABC):
 
     async def until_warm(self) -> None:
         """Raises `StandbyRefused` if it ends before."""
-        try:
-            await self._channel.line()
-        except StandbyRefused as error:
-            raise self._explained(error) from error
+        await self._first_line()
 
     def used_bytes(self) -> int:
         """Memory that nobody else shares."""
@@ -93,9 +93,72 @@ class WarmProcess(ABC):
         lines = logfile.tail(self._host.records.standby(self.id) / "log", 5)
         return next((line for line in reversed(lines) if line.strip()), "")
 
-    def _explained(self, error: StandbyRefused) -> StandbyRefused:
-        words = self.last_words() if str(error) == "it ended" else ""
-        return StandbyRefused(f"{error}; its log ends with: {words}") if words else error
+    async def _first_line(self) -> dict[str, Any]:
+        with self._explained():
+            return await self._channel.line()
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Says of one that ends within the block what its log ends with."""
+        try:
+            yield
+        except StandbyEnded as error:
+            raise StandbyRefused(f"{error}; its log ends with: {self.last_words()}") from error
+
+
+async def housed(standby: str, host: ProcessHost) -> ProcessScope:
+    """A folder of its own, and where its processes are held. Raises OSError."""
+    work = host.records.standby(standby) / "work"
+    work.mkdir(parents=True, mode=0o700)
+    host.isolation.claim(work, host.records.works())
+    return await host.cgroups.make(standby, work, Resources())
+
+
+async def spawned(
+    standby: str,
+    warm: Warm,
+    argv: Sequence[str],
+    host: ProcessHost,
+    *,
+    gpus: Sequence[int],
+    channel: WarmChannel,
+    channel_variable: str,
+    scope: ProcessScope,
+    helper: MountHelper | None = None,
+    family: Family | None = None,
+) -> Process:
+    """Its process, which finds the other side of the channel by that variable.
+
+    Raises `SpawnFailed` and OSError.
+    """
+    work = host.records.standby(standby) / "work"
+    with channel.theirs as theirs:
+        env = {
+            **warm.env,
+            **gpu_variables(gpus),
+            channel_variable: str(theirs.fileno()),
+            REPLICA_DIR: str(work),
+        }
+        return await host.isolation.spawn(
+            argv,
+            env,
+            work,
+            work.with_name("log"),
+            view=view_of(warm, work),
+            scope=scope,
+            stdin_json={**warm.job, "folder": str(work)},
+            pass_fds=[theirs.fileno()],
+            helper=helper,
+            family=family,
+        )
+
+
+def gpu_variables(gpus: Sequence[int]) -> dict[str, str]:
+    """Which GPUs a process sees, in the order in which NVML counts them."""
+    return {
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        "CUDA_VISIBLE_DEVICES": ",".join(map(str, gpus)),
+    }
 
 
 def view_of(command: Command | Warm, work: Path) -> VisibleFiles:
