@@ -212,6 +212,23 @@ async def test_a_fork_has_walls_of_its_own(here: Place) -> None:
         assert (await one.end(7), await other.end(0)) == (7, 0)
 
 
+async def test_a_family_begins_where_the_program_does_not_see_our_own_files(here: Place) -> None:
+    isolation, family = Isolation([here.root, Path(DEPLOY)]), Family()
+    isolation.claim(here.own, [here.own])
+    process = await isolation.spawn(
+        ["/bin/sleep", "60"],
+        {REPLICA_DIR: str(here.own)},
+        here.own,
+        here.own.parent / "log",
+        view=VisibleFiles(own=str(here.own)),
+        scope=WatchedScope([here.own], 0),
+        family=family,
+    )
+    family.retire()
+    await process.terminate(0)
+    await family.gone()
+
+
 async def test_forks_outlive_their_program_and_their_codes_are_told(here: Place) -> None:
     async with forker(here) as program:
         fork = await program.fork()

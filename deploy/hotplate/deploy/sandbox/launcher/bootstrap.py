@@ -88,6 +88,8 @@ class IsolatedProgram:
     def start(self, program: list[str]) -> None:
         """Raises OSError where the kernel refuses any part of it."""
         os.umask(0o022)  # whatever the platform's is
+        if self._plan.family:  # as long as its file is seen, which the program may not see
+            import hotplate.deploy.sandbox.launcher.reaper  # noqa: F401
         if FILES in self._plan.walls:
             self._put_up_files()
         if PROCESSES in self._plan.walls:
