@@ -57,6 +57,9 @@ class Replica:
     """What its process has said of itself, once it was ready, as its runtime reads it."""
     resources: Resources = field(default_factory=Resources)
     """What it holds, or waits for."""
+    memory_bytes: int = field(default=0, compare=False)
+    """What is its own of the memory, as read last: a page that n processes share counts 1/n. 0 = it
+    has not been read. A new reading is no change of the replica."""
     restarts: int = 0
     created_at: float = 0.0
     ready_at: float | None = None
@@ -84,6 +87,8 @@ class Node(NamedTuple):
     in_all: Resources
     """What is promised at most; of CPUs that may be more than there are."""
     taken: Resources
+    """What replicas and warm processes hold of it: of memory what was asked for, and what is their
+    own of those that asked for none."""
     cpus: float
     """Those that there are."""
 
@@ -135,6 +140,10 @@ class Engine(Protocol):
 
     def capacity(self) -> Mapping[str, Node]:
         """What each node has, by its name."""
+
+    def footprint_bytes(self, key: WorkloadKey) -> int:
+        """What one more replica of the workload would take of the memory if it asks for none; 0 =
+        not known."""
 
     async def stop_all(self) -> None:
         """Stop every replica (SIGTERM, grace, SIGKILL) and wait until they are gone."""

@@ -13,6 +13,7 @@ from hotplate.deploy.local.placement import (
     DEFAULT_MEMORY_BYTES,
     Applicant,
     Capacity,
+    Expected,
     Place,
     place,
     sum_of,
@@ -165,3 +166,37 @@ def test_nothing_is_promised_twice_and_nothing_is_held_back(
                 assert sum_of([found]).gpus == each.resources.gpus
             else:
                 assert not place([each], held, capacity).placed
+
+
+def unasking(name: str, since: float, expected: Expected) -> Applicant:
+    return Applicant(name, A, Resources(), since, expected)
+
+
+def test_a_replica_that_asks_for_no_memory_is_counted_with_what_is_expected_of_it() -> None:
+    expected = Expected(alone_bytes=3 * GIB)
+    found = place(
+        [unasking("a", 0.0, expected), unasking("b", 1.0, expected)],
+        [],
+        Capacity(cpus=1, memory_bytes=5 * GIB),
+    )
+    assert found.placed["a"].memory_bytes == 3 * GIB
+    assert found.waiting["b"].startswith("needs 3.0 GiB of memory: 3.0 of 5.0 are taken by a")
+
+
+def test_what_is_asked_for_is_promised_whatever_is_expected() -> None:
+    one = replace(applicant("a"), expected=Expected(alone_bytes=3 * GIB, forked_bytes=1))
+    found = place([one], [], Capacity(cpus=1, memory_bytes=GIB), warm_bytes=GIB)
+    assert found.placed["a"].memory_bytes == GIB
+
+
+def test_a_fork_is_counted_as_one_only_while_what_is_warm_may_stay() -> None:
+    expected = Expected(alone_bytes=4 * GIB, forked_bytes=GIB)
+    capacity = Capacity(cpus=1, memory_bytes=5 * GIB)
+    forks = [unasking(str(number), number, expected) for number in range(4)]
+    found = place(forks, [], capacity, warm_bytes=2 * GIB)
+    assert [found.placed[name].memory_bytes for name in "012"] == [GIB] * 3
+    assert found.waiting["3"].startswith("needs 4.0 GiB of memory: 3.0 of 5.0 are taken")
+    assert not place(forks, [], capacity, warm_bytes=4 * GIB + 1, measured=False).placed
+    alone = place(forks, [], capacity, warm_bytes=4 * GIB + 1)
+    assert alone.placed["0"].memory_bytes == 4 * GIB, "the template gives way"
+    assert set(alone.waiting) == set("123")

@@ -24,6 +24,8 @@ class FakeEngine:
         self.settled = False
         self.failure: Exception | None = None
         """What starting and stopping replicas fails with."""
+        self.footprints: dict[str, int] = {}
+        """By service, what one replica takes of the memory."""
         self._news = asyncio.Event()
         self._made: int = survivors._made if survivors else 0
 
@@ -71,6 +73,9 @@ class FakeEngine:
 
     def capacity(self) -> Mapping[str, Node]:
         return {"here": Node(Resources(8, 1 << 34), Resources(), cpus=8)}
+
+    def footprint_bytes(self, key: WorkloadKey) -> int:
+        return self.footprints.get(key.service, 0)
 
     async def stop_all(self) -> None:
         self.removed += self.found

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from hotplate.deploy.local.machine import Gpu, Machine
+from hotplate.deploy.local.memory_watch import MemoryWatchSettings
 from hotplate.deploy.local.probing import ProbeSettings
 from hotplate.deploy.local.settings import LocalSettings
 from hotplate.deploy.phases import Phase
@@ -27,6 +28,7 @@ MACHINE = Machine("here", cpus=4.0, memory_bytes=64 << 30, gpus=(Gpu(0, "GPU-a",
 QUICK = LocalSettings(
     probe=ProbeSettings(interval_s=0.05, first_pause_s=0.01, max_pause_s=0.05),
     backoff=BackoffSettings(first_s=0.05),
+    memory=MemoryWatchSettings(round_s=0.2, share=0.2),
 )
 
 

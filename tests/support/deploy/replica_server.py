@@ -7,7 +7,9 @@ exists), `ignores_sigterm`, `child` (starts a process that ignores SIGTERM), `li
 `bomb` (so many generations of children that each fork twice), `eats_mib` (takes that memory before
 it is ready, in a child if `eats_in_child`), `spins` (starts a process that wants all of one CPU).
 It answers 503 while a file `unready` is in its directory, and nothing while there
-is one named `deaf`; it exits with 0 when there is one named `done`.
+is one named `deaf`; it exits with 0 when there is one named `done`. It reads what its template has
+left in `sys.hoard` when there is one named `reads`, and writes to it when there is one named
+`writes`; either is then renamed to `hoarded`.
 """
 
 import json
@@ -113,6 +115,14 @@ def eat(mib: int, in_child: bool) -> None:
         signal.pause()
 
 
+def use_hoard(write: bool) -> None:
+    hoard = sys.hoard  # type: ignore[attr-defined]  # a template's knob has made it
+    for offset in range(0, len(hoard), 4096):
+        if write:
+            hoard[offset] = 1
+        assert hoard[offset]
+
+
 def serve(listener: socket.socket, folder: Path) -> None:
     while True:
         connection, _ = listener.accept()
@@ -122,6 +132,10 @@ def serve(listener: socket.socket, folder: Path) -> None:
         if (folder / "done").exists():
             print("that was all", flush=True)
             sys.exit(0)
+        for name in ("reads", "writes"):
+            if (folder / name).exists():
+                use_hoard(write=name == "writes")
+                (folder / name).rename(folder / "hoarded")
         status = "503 Not Ready" if (folder / "unready").exists() else "200 OK"
         with suppress(BrokenPipeError), connection:  # whoever asked may have left
             connection.sendall(f"HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n".encode())

@@ -3,7 +3,7 @@ does.
 
 Its knobs are in its environment: `UNFORKABLE` (says so, and ends), `FORKS` (Python that runs in
 place of a fork's way into its walls, with `received`, the descriptors), `SAYS` (the fork says this
-expression in place of who it is), `TEMPLATE` (Python that runs once it is warm).
+expression in place of who it is), `TEMPLATE` (Python that runs before it is warm).
 """
 
 import json
@@ -25,8 +25,8 @@ def main() -> None:
     if why := os.environ.get("UNFORKABLE"):
         channel.sendall(json.dumps({"unforkable": why}).encode() + b"\n")
         return
-    channel.sendall(b'{"warm": 1, "failed": []}\n')
     exec(os.environ.get("TEMPLATE", ""))
+    channel.sendall(b'{"warm": 1, "failed": []}\n')
     while True:
         data, received, _, _ = socket.recv_fds(channel, 1, 6)
         if not data:

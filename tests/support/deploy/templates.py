@@ -13,6 +13,7 @@ import pytest
 
 from hotplate.deploy.local.engine import LocalEngine
 from hotplate.deploy.local.host import ProcessHost, host_in
+from hotplate.deploy.local.machine import Machine
 from hotplate.deploy.local.records import Records
 from hotplate.deploy.process.detached import Process
 from hotplate.deploy.process.procfs import is_first, numbers_of
@@ -33,9 +34,11 @@ def forking(**knobs: str) -> FakeRuntime:
     return runtime
 
 
-def walled(directory: Path, records: Records | None = None) -> ProcessHost:
+def walled(
+    directory: Path, records: Records | None = None, machine: Machine = MACHINE
+) -> ProcessHost:
     """Skips where nothing can be forked within walls."""
-    host = host_in(directory, MACHINE, records=records, isolation=Isolation([directory]))
+    host = host_in(directory, machine, records=records, isolation=Isolation([directory]))
     if why := host.isolation.forks_refused:
         pytest.skip(why)
     if not host.cgroups.enforced:
@@ -44,19 +47,25 @@ def walled(directory: Path, records: Records | None = None) -> ProcessHost:
 
 
 def engine_of(
-    host: ProcessHost, runtime: FakeRuntime, standby: StandbySettings = AUTOMATIC
+    host: ProcessHost,
+    runtime: FakeRuntime,
+    standby: StandbySettings = AUTOMATIC,
+    machine: Machine = MACHINE,
 ) -> LocalEngine:
     settings = replace(QUICK, standby=standby)
-    return LocalEngine(host, runtime, MACHINE, settings, random.Random())
+    return LocalEngine(host, runtime, machine, settings, random.Random())
 
 
 @asynccontextmanager
 async def templated(
-    directory: Path, runtime: FakeRuntime, standby: StandbySettings = AUTOMATIC
+    directory: Path,
+    runtime: FakeRuntime,
+    standby: StandbySettings = AUTOMATIC,
+    machine: Machine = MACHINE,
 ) -> AsyncIterator[LocalEngine]:
     """An engine of which nothing is left."""
-    host = walled(directory)
-    async with started(engine_of(host, runtime, standby)) as engine:
+    host = walled(directory, machine=machine)
+    async with started(engine_of(host, runtime, standby, machine)) as engine:
         yield engine
     await nothing_left(directory, host)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,6 +13,7 @@ from typing import Any
 
 from hotplate.deploy.engine import ReplicaState
 from hotplate.deploy.errors import DeployError, PrepareFailed
+from hotplate.deploy.local.footprints import MemoryReading
 from hotplate.deploy.local.host import ProcessHost
 from hotplate.deploy.local.probing import Probe, asking
 from hotplate.deploy.local.records import Record
@@ -23,7 +24,8 @@ from hotplate.deploy.phases import Phase, PhaseLog, believable, merge, unix_now
 from hotplate.deploy.process import logfile
 from hotplate.deploy.process.detached import Process
 from hotplate.deploy.process.exit_messages import ending
-from hotplate.deploy.runtime import Command, Runtime
+from hotplate.deploy.process.memory import Memory
+from hotplate.deploy.runtime import Command, Runtime, Warm
 from hotplate.deploy.sandbox import resource_limits as guard
 from hotplate.deploy.sandbox.process_scope import REPLICA_DIR, ProcessScope
 from hotplate.deploy.workload import Workload
@@ -67,6 +69,9 @@ class EngineContext:
     host: ProcessHost
     settings: LocalSettings
     standbys: StandbyPools
+    may_start_alone: Callable[[str], str]
+    """Asked for a replica that no template forks: why the machine has no room for it then, or
+    nothing, and it is counted so."""
 
 
 class Attempt:
@@ -82,6 +87,12 @@ class Attempt:
         self.ready_at: float | None = None
         self.build_log = ""
         """Where the output of the build goes that it waits for."""
+        self.memory: Memory | None = None
+        """What it took of the memory when it was read last."""
+        self.warm: Warm | None = None
+        """What it could have started from."""
+        self.forked = False
+        """Whether a template has forked it, as far as this engine knows."""
         self._replica = replica
         self._workload = workload
         self._context = context
@@ -220,9 +231,12 @@ class Attempt:
             self.address, self.ready_path = address_of(path), command.ready_path
             self.spawned_at = unix_now()
             standbys = self._context.standbys
-            process = None
+            self.warm, process = command.warm, None
             if (standby := standbys.take(command.warm, gpus)) is not None:
                 process = await self._start_from(standby, command, env, listener)
+                self.forked = process is not None and standby.is_template
+            if process is None and (why := self._context.may_start_alone(self._replica)):
+                raise PrepareFailed(why, no_room=True)
             organization = self._workload.key.organization
             standbys.started(command.warm, gpus, organization, hit=process is not None)
             return process or await self._spawn(command, env, listener)
@@ -326,6 +340,21 @@ class Attempt:
     async def _keep(self, *, ended: bool) -> None:
         directory = str(self._context.host.records.work(self._replica))
         await self._context.runtime.keep(directory, ended=ended)
+
+    def members(self) -> Collection[int]:
+        """All processes of it."""
+        return self._scope.members() if self._scope is not None else ()
+
+    @property
+    def own_bytes(self) -> int:
+        """What is its own of the memory, as read last."""
+        return self.memory.own_bytes if self.process is not None and self.memory else 0
+
+    def reading(self) -> MemoryReading | None:
+        """What was read of its memory last; None where nothing was."""
+        if self.memory is None or self.ready_at is None:
+            return None
+        return MemoryReading(self.memory, unix_now() - self.ready_at, self.warm, self.forked)
 
     def served_s(self) -> float:
         """For how long it has answered its readiness checks."""

@@ -1,8 +1,8 @@
 """The engine of one machine: replicas are processes.
 
 What is desired (`scale`) is compared with what there is whenever a call, a death or a timer wakes
-the one task that does it: `plan` says which replicas to make and to stop, `placement` which of the
-pending ones fit and on which GPUs, both pure. A `replica` goes on by itself from there, attempt
+the one task that does it: `plan` says which replicas to make and to stop, `admission` which of the
+pending ones fit and on which GPUs. A `replica` goes on by itself from there, attempt
 after attempt: an `attempt` has the runtime prepare a command, takes a warm process of `standby` or
 starts one within the `host`'s control groups and isolation, waits until it is ready (`probing`) and
 watches it to its end. Each writes down what it has started (`records`) before it goes on, so that
@@ -18,16 +18,17 @@ import re
 import string
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from hotplate.deploy.engine import Engine, Node, Replica, ReplicaState
 from hotplate.deploy.errors import UnknownReplica
+from hotplate.deploy.local.admission import Admission
 from hotplate.deploy.local.attempt import EngineContext
 from hotplate.deploy.local.host import ProcessHost
 from hotplate.deploy.local.machine import Machine
+from hotplate.deploy.local.memory_watch import MemoryWatch
 from hotplate.deploy.local.orphans import OrphanedProcesses, clear_away
-from hotplate.deploy.local.placement import Applicant, Place, place, sum_of
 from hotplate.deploy.local.plan import Member, make_plan
 from hotplate.deploy.local.replica import LocalReplica
 from hotplate.deploy.local.settings import LocalSettings
@@ -36,7 +37,7 @@ from hotplate.deploy.process import logfile
 from hotplate.deploy.process.detached import Process
 from hotplate.deploy.runtime import Runtime
 from hotplate.deploy.sandbox.cgroups import end_groups
-from hotplate.deploy.workload import Resources, Workload, WorkloadKey
+from hotplate.deploy.workload import Workload, WorkloadKey
 from hotplate.machine import foreign_folder
 from hotplate.machine.background import BackgroundTasks
 from hotplate.machine.descriptors import are_short
@@ -85,11 +86,19 @@ class LocalEngine(Engine):
             machine_bytes=machine.capacity.memory_bytes,
             rng=self._rng,
             starting=lambda: any(each.starts_lately for each in self._replicas.values()),
-            changed=self._has_changed.set,
+            changed=self._standbys_changed,
         )
         """The warm processes of this machine, which become its replicas."""
+        self._admission = Admission(machine, self._replicas, self.standbys)
+        self._memory = MemoryWatch(
+            self._admission.measured, self._memory_read, self._settings.memory
+        )
         self._context = EngineContext(
-            runtime=runtime, host=host, settings=self._settings, standbys=self.standbys
+            runtime=runtime,
+            host=host,
+            settings=self._settings,
+            standbys=self.standbys,
+            may_start_alone=self._admission.may_start_alone,
         )
         self._timer: asyncio.TimerHandle | None = None
         self._families: set[str] = set()
@@ -99,6 +108,7 @@ class LocalEngine(Engine):
         await self._adopt()
         self.standbys.start()
         self._reconciler = asyncio.create_task(self._reconcile(), name="local engine")
+        self._watching = asyncio.create_task(self._memory.run(), name="memory of replicas")
 
     async def scale(self, workload: Workload, count: int, *, remove: Collection[str] = ()) -> None:
         for replica in map(self._replicas.get, remove):
@@ -126,12 +136,10 @@ class LocalEngine(Engine):
         return await asyncio.to_thread(logfile.tail, path, lines)
 
     def capacity(self) -> Mapping[str, Node]:
-        total = self._machine.capacity
-        in_all = Resources(total.promised_cpus, total.memory_bytes, len(total.gpus))
-        taken = sum_of(self._places())
-        memory_bytes = taken.memory_bytes + self.standbys.memory_bytes
-        taken = replace(taken, memory_bytes=memory_bytes)
-        return {self._machine.name: Node(in_all, taken, total.cpus)}
+        return {self._machine.name: self._admission.node()}
+
+    def footprint_bytes(self, key: WorkloadKey) -> int:
+        return self._admission.footprint_bytes(key)
 
     async def stop_all(self) -> None:
         self._desired.clear()
@@ -142,8 +150,9 @@ class LocalEngine(Engine):
 
     async def close(self) -> None:
         self._drop_timer()
-        self._reconciler.cancel()
-        await asyncio.wait([self._reconciler])
+        for task in (self._reconciler, self._watching):
+            task.cancel()
+            await asyncio.wait([task])
         await self._tasks.cancel()
         await asyncio.gather(*(replica.leave() for replica in self._replicas.values()))
         await self.standbys.close()
@@ -183,9 +192,18 @@ class LocalEngine(Engine):
         if strays := OrphanedProcesses(unknown, standbys, groups, kept=marks):
             self._tasks.start(clear_away(strays, self._records))
 
+    def _standbys_changed(self) -> None:
+        self._has_changed.set()
+        self._memory.look()
+
     def _changed(self) -> None:
         self._has_changed.set()
         self._wake.set()
+        self._memory.look()
+
+    def _memory_read(self) -> None:
+        self._admission.note_memory()
+        self._wake.set()  # what waits may fit now, or warm processes have to go
 
     async def _reconcile(self) -> None:
         loop = asyncio.get_running_loop()
@@ -224,8 +242,8 @@ class LocalEngine(Engine):
         for replica in self._replicas.values():
             if replica.state is ReplicaState.BACKOFF and replica.retry_at <= now:
                 replica.retry()
-        self._place(now)
-        self._make_room()
+        self._admission.admit(now)
+        self._admission.make_room()
         pauses = (
             each.retry_at
             for each in self._replicas.values()
@@ -239,39 +257,6 @@ class LocalEngine(Engine):
         self._records.create(replica)
         self._replicas[replica] = LocalReplica(replica, workload, self._context, self._changed)
         self._changed()
-
-    def _place(self, now: float) -> None:
-        """Start the pending replicas that fit, tell the others why they wait."""
-        pending = [
-            each
-            for each in self._replicas.values()
-            if each.state is ReplicaState.PENDING and each.retry_at <= now
-        ]
-        if not pending:
-            return
-        outcome = place(
-            [
-                Applicant(each.id, each.workload.key, each.workload.resources, each.created_at)
-                for each in pending
-            ],
-            self._places(),
-            self._machine.capacity,
-        )
-        for replica, found in outcome.placed.items():
-            self._replicas[replica].start(found)
-        for replica, reason in outcome.waiting.items():
-            self._replicas[replica].wait_for_place(reason)
-
-    def _places(self) -> list[Place]:
-        return [each.place for each in self._replicas.values() if each.place is not None]
-
-    def _make_room(self) -> None:
-        """Standbys have what replicas leave."""
-        free_bytes = self._machine.capacity.memory_bytes - sum_of(self._places()).memory_bytes
-        # One that is being prepared may still take the standby on its GPU.
-        running = [r.place for r in self._replicas.values() if r.place and r.has_process]
-        busy_gpus = {gpu for place in running for gpu in place.gpus}
-        self.standbys.give_way(max(0, free_bytes), busy_gpus)
 
     def _stop_cut_off(self, workload: Workload) -> None:
         """Those whose services are no longer reached as they were told, as after another version

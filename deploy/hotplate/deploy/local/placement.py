@@ -2,7 +2,7 @@
 
 First come, first served: the oldest is tried first, and one that does not fit does not hold up
 younger ones that do (as in Kubernetes). Memory and GPUs are never promised twice; CPUs are where
-the machine's are shared.
+the machine's are shared. A replica that asks for no memory is counted with what is its own.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from hotplate.deploy.quantities import GIB
 from hotplate.deploy.workload import Resources, WorkloadKey
 
 DEFAULT_MEMORY_BYTES = 512 << 20
-"""Counted for a replica that asks for no memory: about what a small Python service takes."""
+"""Counted for a replica that asks for no memory, until one of its service has been measured: about
+what a small Python service takes."""
 
 _OTHERS = WorkloadKey("", "", 0, "")
 """What another organization has, to whoever is not of it."""
@@ -62,6 +63,16 @@ class Place:
 
 
 @dataclass(frozen=True)
+class Expected:
+    """What a replica that asks for no memory is counted with until it is measured, in bytes."""
+
+    alone_bytes: int = DEFAULT_MEMORY_BYTES
+    """If it shares nothing."""
+    forked_bytes: int = 0
+    """If a template forks it, which therefore has to stay; 0 = none does."""
+
+
+@dataclass(frozen=True)
 class Applicant:
     """A replica that waits for a place."""
 
@@ -70,6 +81,7 @@ class Applicant:
     resources: Resources
     since: float
     """When it was created, on any clock: the oldest goes first."""
+    expected: Expected = Expected()
 
 
 @dataclass(frozen=True)
@@ -80,36 +92,70 @@ class Placement:
     waiting: dict[str, str] = field(default_factory=dict)
 
 
-def place(applicants: Iterable[Applicant], taken: Iterable[Place], capacity: Capacity) -> Placement:
+def place(
+    applicants: Iterable[Applicant],
+    taken: Iterable[Place],
+    capacity: Capacity,
+    warm_bytes: int = 0,
+    *,
+    measured: bool = True,
+) -> Placement:
     """Give places to those of `applicants` that fit beside what is `taken`.
 
-    A replica that asks for no CPU is counted with none (best effort), for no memory with
-    `DEFAULT_MEMORY_BYTES`.
+    A replica that asks for no CPU is counted with none (best effort), for no memory with what is
+    expected of it. Warm processes take `warm_bytes` and make way for replicas, but not where one
+    is counted as a fork. Nor do they for one that could be forked as long as what is taken has not
+    been `measured`: forks that start now may turn out to leave room for it.
     """
     outcome = Placement()
     taken_places = list(taken)
     for one in sorted(applicants, key=lambda each: (each.since, each.id)):
-        cpus, gpus = one.resources.cpus, one.resources.gpus
-        memory_bytes = one.resources.memory_bytes or DEFAULT_MEMORY_BYTES
-        chosen = _choose_gpus(gpus, taken_places, capacity.gpus)
-        seen = _as_seen_by(one.key.organization, taken_places)
-        shortages = [
-            *([] if chosen is not None else [_gpu_shortage(gpus, seen, capacity)]),
-            *_cpu_shortage(cpus, seen, capacity),
-            *_memory_shortage(memory_bytes, seen, capacity),
-        ]
-        if chosen is None or shortages:
-            never = (
-                gpus > len(capacity.gpus)
-                or cpus > capacity.cpus + _DUST
-                or memory_bytes > capacity.memory_bytes
+        found: Place | str = ""
+        for memory_bytes, beside_bytes in _ways(one, warm_bytes, measured):
+            left_bytes = capacity.memory_bytes - beside_bytes
+            found = _fit(
+                one, memory_bytes, taken_places, replace(capacity, memory_bytes=left_bytes)
             )
-            advice = "ask for less, or use a larger machine" if never else "it waits for room"
-            outcome.waiting[one.id] = f"needs {'; '.join(shortages)}; {advice}"
-            continue
-        outcome.placed[one.id] = Place(one.key, cpus, memory_bytes, chosen, min(gpus, 1.0))
-        taken_places.append(outcome.placed[one.id])
+            if isinstance(found, Place):
+                outcome.placed[one.id] = found
+                taken_places.append(found)
+                break
+        else:
+            outcome.waiting[one.id] = str(found)
     return outcome
+
+
+def _ways(one: Applicant, warm_bytes: int, measured: bool) -> Iterable[tuple[int, int]]:
+    """With how much memory it may start, and what has to stay beside that; the best first."""
+    expected = one.expected
+    alone = (one.resources.memory_bytes or expected.alone_bytes, 0)
+    if one.resources.memory_bytes or not expected.forked_bytes:
+        return (alone,)
+    forked = (expected.forked_bytes, warm_bytes)
+    return (forked, alone) if measured else (forked,)
+
+
+def _fit(
+    one: Applicant, memory_bytes: int, taken_places: Sequence[Place], capacity: Capacity
+) -> Place | str:
+    """Its place, or why it waits."""
+    cpus, gpus = one.resources.cpus, one.resources.gpus
+    chosen = _choose_gpus(gpus, taken_places, capacity.gpus)
+    seen = _as_seen_by(one.key.organization, taken_places)
+    shortages = [
+        *([] if chosen is not None else [_gpu_shortage(gpus, seen, capacity)]),
+        *_cpu_shortage(cpus, seen, capacity),
+        *_memory_shortage(memory_bytes, seen, capacity),
+    ]
+    if chosen is None or shortages:
+        never = (
+            gpus > len(capacity.gpus)
+            or cpus > capacity.cpus + _DUST
+            or memory_bytes > capacity.memory_bytes
+        )
+        advice = "ask for less, or use a larger machine" if never else "it waits for room"
+        return f"needs {'; '.join(shortages)}; {advice}"
+    return Place(one.key, cpus, memory_bytes, chosen, min(gpus, 1.0))
 
 
 def sum_of(places: Iterable[Place]) -> Resources:

@@ -80,7 +80,7 @@ class LocalReplica:
         replica.created_at = record.created_at
         replica.place = record.place
         replica._restarts = record.restarts
-        replica._attempt = Attempt.adopt(record, process, scope, context)
+        replica.attempt = Attempt.adopt(record, process, scope, context)
         ready = record.ready_at is not None
         replica.state = ReplicaState.READY if ready else ReplicaState.STARTING
         return replica
@@ -88,7 +88,7 @@ class LocalReplica:
     async def resume(self) -> None:
         """Go on with the process that was adopted."""
         assert self.place is not None
-        await self._attempt.read_reports()
+        await self.attempt.read_reports()
         self._follow(self.place)
 
     def view(self) -> Replica:
@@ -98,15 +98,16 @@ class LocalReplica:
             key=self.workload.key,
             state=self.state,
             reason=self._reason,
-            address=self._attempt.address if self._attempt.process else "",
-            self_report=self._attempt.self_report,
+            address=self.attempt.address if self.attempt.process else "",
+            self_report=self.attempt.self_report,
             resources=self.workload.resources,
+            memory_bytes=self.attempt.own_bytes,
             restarts=self._restarts,
             created_at=self.created_at,
-            ready_at=self._attempt.ready_at,
-            phases=self._attempt.phases(),
+            ready_at=self.attempt.ready_at,
+            phases=self.attempt.phases(),
             log_tail=self._log_tail,
-            build_log=self._attempt.build_log,
+            build_log=self.attempt.build_log,
         )
 
     @property
@@ -116,7 +117,7 @@ class LocalReplica:
 
     @property
     def has_process(self) -> bool:
-        return self._attempt.process is not None
+        return self.attempt.process is not None
 
     @property
     def starts_lately(self) -> bool:
@@ -146,25 +147,25 @@ class LocalReplica:
         if self._task is not None:
             self._task.cancel()
         self._become(ReplicaState.STOPPING, reason)
-        if self._attempt.process is not None:
+        if self.attempt.process is not None:
             self._save()
 
     async def stop(self) -> None:
         """SIGTERM, grace, SIGKILL; returns once nothing of it runs."""
         await self._end_task()
-        await self._attempt.end(self.workload.stop_grace_s)
+        await self.attempt.end(self.workload.stop_grace_s)
         self.place = None
 
     async def leave(self) -> None:
         """Stop looking after it; its process goes on."""
         await self._end_task()
-        if self._attempt.process is not None:
-            self._attempt.process.leave()
+        if self.attempt.process is not None:
+            self.attempt.process.leave()
 
     def _new_attempt(self) -> None:
         noted = PhaseLog()
         noted.begin("instance", self._wanted_at)
-        self._attempt = Attempt(self.id, self.workload, self._context, noted)
+        self.attempt = Attempt(self.id, self.workload, self._context, noted)
 
     def _follow(self, place: Place) -> None:
         self._task = asyncio.create_task(self._see_through(place), name=self.id)
@@ -172,14 +173,14 @@ class LocalReplica:
     async def _see_through(self, place: Place) -> None:
         """Whatever the attempt ends with becomes this replica's state."""
         try:
-            self._ended(await self._attempt.run(place.gpus, self._report))
+            self._ended(await self.attempt.run(place.gpus, self._report))
         except Exception as error:  # it becomes the replica's state, and is logged there
             await self._broken(error)
 
     async def _broken(self, error: Exception) -> None:
         """The attempt has failed. What the machine lacks is waited for: it is no fault of the
         service."""
-        if self._attempt.process is None and are_short(error):
+        if self.attempt.process is None and are_short(error):
             self._wait_for_room(short())
         elif isinstance(error, PrepareFailed):
             logfile.append(self._context.host.records.log_path(self.id), error.log)
@@ -189,30 +190,30 @@ class LocalReplica:
                 self._ended(str(error), retry=error.retry)
         elif isinstance(error, DeployError):
             self._ended(str(error))
-        elif isinstance(error, OSError) and is_full(error) and self._attempt.process is None:
+        elif isinstance(error, OSError) and is_full(error) and self.attempt.process is None:
             self._wait_for_room(full(error, self._context.host.records.work(self.id)))
         else:
             # A bug in the runtime must not cost the other replicas their engine.
             log.error("replica %s: the attempt broke", self.id, exc_info=error)
-            await self._attempt.end(self.workload.stop_grace_s)
+            await self.attempt.end(self.workload.stop_grace_s)
             self._ended(f"{type(error).__name__}: {error}")
 
     def _ended(self, reason: str, *, retry: bool = True) -> None:
         """Give the place back, and pause or give up."""
-        ready_at = self._attempt.ready_at
-        self._pause(self._attempt.served_s())
+        ready_at = self.attempt.ready_at
+        self._pause(self.attempt.served_s())
         lines = self._context.settings.log_tail_lines
         self._log_tail = tuple(logfile.tail(self._context.host.records.log_path(self.id), lines))
-        ended_itself = self._attempt.ended_itself
-        if self._attempt.process is not None and (ready_at is None or ended_itself):
+        ended_itself = self.attempt.ended_itself
+        if self.attempt.process is not None and (ready_at is None or ended_itself):
             # Nothing but the last line says why a program ended at its start, or by itself.
             last_line = next((line for line in reversed(self._log_tail) if line.strip()), "")
             reason += f"; its log ends with: {shortened(last_line)}" if last_line else ""
-        if self._attempt.verdict:
-            sentence = f"hotplate: {self._attempt.verdict}"
+        if self.attempt.verdict:
+            sentence = f"hotplate: {self.attempt.verdict}"
             logfile.append(self._context.host.records.log_path(self.id), [sentence])
             self._log_tail = (*self._log_tail, sentence)[-lines:]
-        self._attempt.process = None
+        self.attempt.process = None
         self.place = None
         log.warning("replica %s: %s", self.id, reason)
         self._last_end = reason
@@ -253,7 +254,7 @@ class LocalReplica:
         return True
 
     def _save(self) -> None:
-        attempt, process = self._attempt, self._attempt.process
+        attempt, process = self.attempt, self.attempt.process
         assert process is not None
         assert self.place is not None
         record = Record(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from hotplate.deploy.local.memory_watch import MemoryWatchSettings
 from hotplate.deploy.local.probing import ProbeSettings
 from hotplate.deploy.process.backoff import BackoffSettings
 from hotplate.deploy.standbys import StandbySettings
@@ -19,5 +20,7 @@ class LocalSettings:
     """How long a replica that ended by itself waits before it starts again."""
     standby: StandbySettings = field(default_factory=StandbySettings)
     """How many warm processes are kept."""
+    memory: MemoryWatchSettings = field(default_factory=MemoryWatchSettings)
+    """How often it is read what they take of the memory."""
     log_tail_lines: int = 20
     """Lines of the log that are reported with a replica that ended by itself."""

@@ -110,7 +110,7 @@ async def test_a_standby_becomes_the_next_replica_of_any_service_of_its_environm
     tmp_path: Path, cgroups: Cgroups
 ) -> None:
     async with running(tmp_path, warm(), cgroups=cgroups) as engine:
-        await engine.scale(workload("a"), 1)
+        await engine.scale(workload("a", resources=Resources(memory_bytes=512 << 20)), 1)
         (first,) = await until(engine, states(S.READY))
         view = await pool(engine, ready(1))
         assert (view.hits, view.starts, view.wanted) == (0, 1, 1)

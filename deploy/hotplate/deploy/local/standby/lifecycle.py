@@ -95,6 +95,7 @@ class StandbyLives:
             process = await self._start(pool, standby)
             async with asyncio.timeout(limit_s):
                 await process.until_warm()
+            memory = await process.measure()
         except TemplateUnforkable as error:
             log.warning("%s has standbys in place of a template: %s", pool.name, error)
             pool.found_unforkable = str(error)
@@ -111,7 +112,7 @@ class StandbyLives:
                 await until_done(self._end(process))
             raise
         else:
-            pool.size_bytes = process.used_bytes()
+            pool.size_bytes = memory.own_bytes
             pool.backoff = Backoff()
             refilled(_now() - began)
             pool.ready[standby] = process

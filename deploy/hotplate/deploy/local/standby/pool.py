@@ -29,7 +29,8 @@ class StandbyPool:
     making: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     plan: TypePlan | None = None
     size_bytes: int = 0
-    """Memory of the last one that became warm; 0 before."""
+    """Memory of the last one when it became warm; 0 before. A template had forked nothing then: all
+    of that is its own again when its forks have ended."""
     backoff: Backoff = field(default_factory=Backoff)
     unforkable: str = "it has not been looked at"
     """Why it has standbys and no template; empty = it has a template."""
@@ -56,7 +57,15 @@ class StandbyPool:
 
     @property
     def memory_bytes(self) -> int:
-        return self.count * self.each_bytes
+        """What they take now, those on their way like the last one."""
+        read = (each.memory for each in self.ready.values())
+        taken_bytes = sum(memory.own_bytes if memory else self.each_bytes for memory in read)
+        return taken_bytes + len(self.making) * self.each_bytes
+
+    @property
+    def has_template(self) -> bool:
+        """Whether it forks what starts now."""
+        return any(each.is_template and not each.is_spent for each in self.ready.values())
 
     def stock(self) -> Stock:
         return Stock(tuple(self.ready), tuple(self.making), self.each_bytes)

@@ -90,6 +90,15 @@ class StandbyPools(Standbys):
     def memory_bytes(self) -> int:
         return sum(pool.memory_bytes for pool in self._pools.values())
 
+    def warm(self) -> list[WarmProcess]:
+        """All that wait for a replica."""
+        return [each for pool in self._pools.values() for each in pool.ready.values()]
+
+    def has_template(self, warm: Warm | None) -> bool:
+        """Whether what starts so is forked now."""
+        pool = self._pools.get(name_of(warm, ())) if warm else None
+        return pool is not None and pool.warm == warm and pool.has_template
+
     def take(self, warm: Warm | None, gpus: Sequence[int]) -> WarmProcess | None:
         """What this replica may start from: the caller has it do so, or `drop`s it."""
         if warm is None or (pool := self._pools.get(name_of(warm, gpus))) is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -19,10 +19,11 @@ from hotplate.deploy.local.host import ProcessHost
 from hotplate.deploy.local.standby.channel import WarmChannel
 from hotplate.deploy.process import logfile
 from hotplate.deploy.process.detached import Process
+from hotplate.deploy.process.memory import Memory, memory_of
 from hotplate.deploy.runtime import Command, Warm
 from hotplate.deploy.sandbox.family import Family
 from hotplate.deploy.sandbox.mount_helper import MountHelper
-from hotplate.deploy.sandbox.process_scope import REPLICA_DIR, ProcessScope, private_bytes
+from hotplate.deploy.sandbox.process_scope import REPLICA_DIR, ProcessScope
 from hotplate.deploy.sandbox.visible_files import VisibleFiles
 from hotplate.deploy.workload import Resources
 from hotplate.machine import foreign_folder
@@ -47,6 +48,8 @@ class WarmProcess(ABC):
         self.process = process
         self.watch: asyncio.Task[None] | None = None
         """The task that waits for its end while it waits."""
+        self.memory: Memory | None = None
+        """What it took of the memory when it was read last; a template without what forks have."""
         self._channel = channel
         self._scope = scope
         self._host = host
@@ -55,9 +58,14 @@ class WarmProcess(ABC):
         """Raises `StandbyRefused` if it ends before."""
         await self._first_line()
 
-    def used_bytes(self) -> int:
-        """Memory that nobody else shares."""
-        return private_bytes(self.process.pid)
+    def members(self) -> Collection[int]:
+        """All processes of it."""
+        return self._scope.members()
+
+    async def measure(self) -> Memory:
+        """Read what it takes of the memory."""
+        self.memory = await asyncio.to_thread(lambda: memory_of(self.members()))
+        return self.memory
 
     @property
     @abstractmethod
