@@ -38,6 +38,7 @@ from hotplate.platform.application import UNPACKING, make_app
 from hotplate.platform.controller.gateways.task_links import TaskLinks
 from hotplate.platform.controller.interface import Subscribers
 from hotplate.platform.controller.loop import Controller
+from hotplate.platform.controller.memory_metrics import MemoryMetrics
 from hotplate.platform.controller.metrics import ControllerMetrics
 from hotplate.platform.controller.planning.ceiling import Ceiling
 from hotplate.platform.controller.planning.instance_types import sizes
@@ -107,6 +108,7 @@ async def serve(
     ProcessCollector(registry=registry)
     PlatformCollector(registry=registry)
     registry.register(StandbyMetrics(node.standbys.views))
+    registry.register(MemoryMetrics(node.engine.replicas))
     prometheus = Prometheus(settings.prometheus_url)
     scheme = "https" if settings.tls_certificate else "http"
     shown = ApiSettings(

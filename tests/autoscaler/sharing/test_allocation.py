@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hotplate.autoscaler.sharing.allocation import Allocation, AllocationRequest, Quota, allocate
+from hotplate.autoscaler.sharing.allocator import Allocator
 from hotplate.autoscaler.sharing.amounts import GIB, UNLIMITED, Amounts, total
 
 ONE_GPU = Amounts(gpus=1, replicas=1)
@@ -303,3 +304,25 @@ def test_where_no_gpu_is_short_a_replica_counts_as_its_share_of_the_scarcest() -
     ]
     granted = allocate(requested, {}, capacity)
     assert [granted[key].replicas for key in ("large", "small")] == [3, 7]
+
+
+def test_what_a_replica_takes_of_the_capacity_may_differ_from_what_its_quota_counts() -> None:
+    usual, small = Amounts(memory_bytes=GIB, replicas=1), Amounts(memory_bytes=GIB / 4, replicas=1)
+    requests = [
+        AllocationRequest("small", "a", usual, 9, takes=small),
+        AllocationRequest("usual", "b", usual, 9),
+    ]
+    capacity = UNLIMITED._replace(memory_bytes=4 * GIB)
+    granted = allocate(requests, {}, capacity)
+    assert (granted["small"].replicas, granted["usual"].replicas) == (8, 2)
+    assert granted["small"].reason == (
+        "8 of 9 granted: 11.2 GiB of memory are wanted and 4 GiB of memory can be promised; "
+        "organization 'a' gets 2 GiB of memory at priority 3 and weight 1"
+    )
+    limited = {"a": Quota(UNLIMITED._replace(memory_bytes=3 * GIB))}
+    assert allocate(requests[:1], limited, capacity)["small"].replicas == 3
+    allocator = Allocator[str]({}, capacity)
+    allocator.request(requests[0])
+    assert not allocator.scarce
+    allocator.request(requests[1])
+    assert allocator.scarce

@@ -51,13 +51,14 @@ def test_what_is_scaled_away_may_end_its_streams(state: DeploymentState) -> None
 def test_a_task_may_take_its_hours_on_a_replica_that_is_scaled_away(
     state: DeploymentState,
 ) -> None:
-    replicas = [replica("a"), replica("b")]
+    replicas = [replica("a", memory_bytes=7), replica("b")]
     state.drain(frozenset({"a", "b"}), now=0.0)
     state.tasks = {"a": 1}
     assert state.overdue(replicas, STREAMS_S + DRAIN_MARGIN_S) == {"b"}
     assert state.next_at == TASKS_S + DRAIN_MARGIN_S
     said = live_json(state, replicas)["replicas"]
     assert [one["state"] for one in said] == ["draining", "draining"]
+    assert [one["memory_bytes"] for one in said] == [7, 0]
     assert said[0]["reason"].startswith("it finishes a task first, within 24 h")
     assert state.overdue(replicas, TASKS_S) == {"b"}
     state.tasks = {}

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from prometheus_client import CollectorRegistry
 
 from hotplate.deploy.phases import Phase
+from hotplate.platform.controller.memory_metrics import MemoryMetrics
 from hotplate.platform.controller.metrics import ControllerMetrics
 from tests.support.control_plane.situations import NOW, replica
 
@@ -29,3 +32,17 @@ def test_nothing_is_kept_of_a_deployment_that_is_gone() -> None:
     assert shown() == {family.name for family in registry.collect()}, "each of them has its figures"
     metrics.forget("acme/echo")
     assert shown() == set()
+
+
+def test_the_memory_of_replicas_is_told_by_deployment_and_service() -> None:
+    registry = CollectorRegistry()
+    found = [replace(replica(name), memory_bytes=size) for name, size in (("a", 3), ("b", 4))]
+    registry.register(MemoryMetrics(lambda: found))
+
+    def shown() -> list[tuple[str, float]]:
+        (family,) = registry.collect()
+        return [(each.labels["deployment"], each.value) for each in family.samples]
+
+    assert shown() == [("acme/echo", 7)]
+    found.clear()
+    assert shown() == [], "nothing is kept of what is gone"

@@ -61,7 +61,7 @@ class AllocationRequest(Generic[Key]):
     key: Key
     organization: str
     each: Amounts
-    """What one replica needs."""
+    """What one replica needs: what it counts in its organization's quota."""
     wanted: int
     kept: int = 0
     """How many of the wanted ones are idle and only kept for demand to come back: they go last."""
@@ -72,6 +72,13 @@ class AllocationRequest(Generic[Key]):
     """Whether this is a new revision, which goes first among equals that have nothing."""
     priority: int = USUAL_PRIORITY
     """Its priority inside its organization; compared with others, the quota's limit applies."""
+    takes: Amounts | None = None
+    """What one replica takes of the capacity where that is something else than `each`."""
+
+    @property
+    def of_capacity(self) -> Amounts:
+        """What one replica takes of the capacity."""
+        return self.each if self.takes is None else self.takes
 
 
 @dataclass(frozen=True)
@@ -113,9 +120,9 @@ class _Sharing(Generic[Key]):
             for request in requests
         ]
         """The priority of each request compared with other organizations."""
-        self._fits = [request.each.within(capacity) for request in requests]
+        self._fits = [request.of_capacity.within(capacity) for request in requests]
         self._requested = total(
-            (request.each, request.wanted)
+            (request.of_capacity, request.wanted)
             for request, fits in zip(requests, self._fits, strict=True)
             if fits
         )
@@ -130,6 +137,8 @@ class _Sharing(Generic[Key]):
         self._granted = [0] * len(requests)
         self._used = Amounts()
         self._used_by = dict.fromkeys(by_organization, Amounts())
+        self._taken_by = dict.fromkeys(by_organization, Amounts())
+        """By organization, what its quota counts, and what it takes of the capacity."""
         self._limited_by: dict[int, tuple[Literal["quota", "capacity"], int]] = {}
         """By index of a request that gets less: what limits it, and the resource."""
         self._reasons: dict[tuple[str, str, int, int, bool], str] = {}
@@ -154,13 +163,13 @@ class _Sharing(Generic[Key]):
     def _measure(self) -> None:
         sizes: dict[Amounts, float] = {}
         for request in self._requests:
-            each, name = request.each, request.organization
-            size = sizes.get(each)
+            takes, name = request.of_capacity, request.organization
+            size = sizes.get(takes)
             if size is None:
-                size = sizes[each] = _scarcest(each, self._requested, self._capacity)
+                size = sizes[takes] = _scarcest(takes, self._requested, self._capacity)
             limit, inside = self._quota(name).limit, size
             if limit is not UNLIMITED:
-                inside = _scarcest(each, self._requested_by[name], limit) or size
+                inside = _scarcest(request.each, self._requested_by[name], limit) or size
             self._sizes.append(size)
             self._sizes_inside.append(inside)
 
@@ -235,22 +244,22 @@ class _Sharing(Generic[Key]):
     def _add(self, i: int) -> bool:
         """Grant one more replica, if quota and capacity allow it."""
         request = self._requests[i]
-        each = request.each
-        in_organization = self._used_by[request.organization].plus(each)
+        in_organization = self._used_by[request.organization].plus(request.each)
         limit = self._quota(request.organization).limit
         if limit is not UNLIMITED and not in_organization.within(limit):
-            self._limited_by[i] = "quota", _bound(in_organization, limit, each)
+            self._limited_by[i] = "quota", _bound(in_organization, limit, request.each)
             return False
-        in_all = self._used
+        in_all, takes = self._used, request.of_capacity
         if self._fits[i]:
-            if each not in self._exhausted:
-                in_all = in_all.plus(each)
+            if takes not in self._exhausted:
+                in_all = in_all.plus(takes)
                 if not in_all.within(self._capacity):
-                    self._exhausted[each] = _bound(in_all, self._capacity, each)
-            if each in self._exhausted:
-                self._limited_by[i] = "capacity", self._exhausted[each]
+                    self._exhausted[takes] = _bound(in_all, self._capacity, takes)
+            if takes in self._exhausted:
+                self._limited_by[i] = "capacity", self._exhausted[takes]
                 return False
         self._used, self._used_by[request.organization] = in_all, in_organization
+        self._taken_by[request.organization] = self._taken_by[request.organization].plus(takes)
         self._granted[i] += 1
         return True
 
@@ -284,7 +293,7 @@ class _Sharing(Generic[Key]):
         most_urgent = ", the most urgent that its quota allows," if capped else ""
         return (
             f"{text(self._requested)} are wanted and {text(self._capacity)} can be promised; "
-            f"organization '{name}' gets {text(self._used_by[name])} at priority "
+            f"organization '{name}' gets {text(self._taken_by[name])} at priority "
             f"{place}{most_urgent} and weight {quota.weight:g}"
         )
 

@@ -114,8 +114,8 @@ class Allocator(Generic[Key]):
     def _count(self, request: AllocationRequest[Key], sign: int) -> None:
         """`allocate` ignores a replica that exceeds the whole capacity; so does this count."""
         times, name = sign * request.wanted, request.organization
-        if request.each.within(self._capacity):
-            self._requested = self._requested.plus(request.each, times)
+        if request.of_capacity.within(self._capacity):
+            self._requested = self._requested.plus(request.of_capacity, times)
         total_of_organization = self._requested_by.get(name, NOTHING).plus(request.each, times)
         self._requested_by[name] = total_of_organization
         if total_of_organization.within(self._quotas.get(name, NO_QUOTA).limit):

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from hotplate.autoscaler.sharing.allocation import Allocation
+from hotplate.autoscaler.sharing.allocation import Allocation, AllocationRequest
 from hotplate.deploy.engine import Engine, Replica
 from hotplate.deploy.workload import WorkloadKey
 from hotplate.platform.controller.deployment_state import UNSETTLED, DeploymentState
@@ -21,7 +21,7 @@ from hotplate.platform.controller.deployment_states import DeploymentStates
 from hotplate.platform.controller.event_recorder import EventRecorder
 from hotplate.platform.controller.loading import Loader
 from hotplate.platform.controller.planning.messages import failed
-from hotplate.platform.controller.planning.observed import RolloutVerdict
+from hotplate.platform.controller.planning.observed import Observed, RolloutVerdict
 from hotplate.platform.controller.planning.plan import NextStep, plan
 from hotplate.platform.controller.planning.routing import public_name
 from hotplate.platform.controller.planning.workloads import WorkloadRules
@@ -112,10 +112,18 @@ class Reconciler:
                 with suppress(Exception):  # its step has the same trouble, and tells of it
                     recommended, observed = self._recommender.recommend(state, frozenset())
                     self._allocations.request(
-                        deployment_id, resource_requests(state, observed, recommended)
+                        deployment_id, self._requests(state, observed, recommended)
                     )
         self._allocations.share()
         return True
+
+    def _requests(
+        self,
+        state: DeploymentState,
+        observed: Observed,
+        recommended: Sequence[Recommendation],
+    ) -> list[AllocationRequest[WorkloadKey]]:
+        return resource_requests(state, observed, recommended, self._engine.footprint_bytes)
 
     def _decide(
         self, state: DeploymentState, overdue: frozenset[str]
@@ -124,7 +132,7 @@ class Reconciler:
         recommended, observed = self._recommender.recommend(state, overdue)
         granted = self._allocations.grant(
             state.deployment.id,
-            resource_requests(state, observed, recommended),
+            self._requests(state, observed, recommended),
             self._engine.replicas(),
         )
         recommended = [replace(each, grant=granted.get(each.key)) for each in recommended]

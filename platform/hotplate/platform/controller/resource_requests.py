@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from hotplate.autoscaler.sharing.allocation import AllocationRequest
-from hotplate.deploy.workload import WorkloadKey
+from hotplate.autoscaler.sharing.amounts import Amounts
+from hotplate.deploy.workload import Workload, WorkloadKey
 from hotplate.platform.controller.deployment_state import DeploymentState
 from hotplate.platform.controller.planning.observed import Observed
 from hotplate.platform.controller.planning.plan import desired_counts, running_counts
@@ -15,9 +16,16 @@ from hotplate.platform.spec.label_settings import LabelSettings
 
 
 def resource_requests(
-    state: DeploymentState, observed: Observed, recommended: Iterable[Recommendation]
+    state: DeploymentState,
+    observed: Observed,
+    recommended: Iterable[Recommendation],
+    footprint_bytes: Callable[[WorkloadKey], int],
 ) -> list[AllocationRequest[WorkloadKey]]:
-    """One for each workload that is to have replicas, from what was observed and recommended."""
+    """One for each workload that is to have replicas, from what was observed and recommended.
+
+    A replica that asks for no memory takes of the machines what others of its service have taken
+    (`footprint_bytes`, 0 = not known), and of a quota always the same.
+    """
     deployment = observed.deployment
     serving = deployment.serving
     replacing = deployment.latest.number if serving not in (None, deployment.latest) else None
@@ -35,7 +43,14 @@ def resource_requests(
             running=running[key],
             priority=priority,
             replacing=key.revision == replacing,
+            takes=_takes(service.workload, footprint_bytes(key)),
         )
         for key, count in counts.items()
         if (service := state.find(key))
     ]
+
+
+def _takes(workload: Workload, footprint_bytes: int) -> Amounts | None:
+    if workload.resources.memory_bytes or not footprint_bytes:
+        return None
+    return amounts_of(workload.resources)._replace(memory_bytes=footprint_bytes)

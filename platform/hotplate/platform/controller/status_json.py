@@ -61,6 +61,7 @@ def _replica(replica: Replica, state: DeploymentState) -> dict[str, Any]:
         "out": ejection.reason if ejection else "",
         "out_since": _iso(ejection.since) if ejection else None,
         "restarts": replica.restarts,
+        "memory_bytes": replica.memory_bytes,
         "created_at": _iso(replica.created_at),
         "ready_at": None if replica.ready_at is None else _iso(replica.ready_at),
         "wanted_at": _iso(replica.wanted_at),

@@ -323,3 +323,24 @@ def answering(world: World, name: str) -> int:
 
 def deployments(engine: FakeEngine) -> list[str]:
     return [replica.key.deployment for replica in engine.found.values()]
+
+
+@pytest.mark.parametrize(
+    ("footprint_mib", "quota_gib", "granted"),
+    [(0, math.inf, 32), (100, math.inf, 40), (1024, math.inf, 16), (100, 2.0, 4)],
+)
+async def test_a_machine_is_shared_by_what_replicas_take_and_a_quota_counts_512_mib(
+    tmp_path: Path, footprint_mib: int, quota_gib: float, granted: int
+) -> None:
+    store = QuickStore(tmp_path / "hotplate.db")
+    world = World(store, FakeEngine())
+    world.engine.footprints["Echo"] = footprint_mib << 20
+    store.quotas.set("default", {"memory_bytes": quota_gib * (1 << 30)})
+    async with running(world):
+        made = world.deploy(least=0, most=40)
+        await until(lambda: world.status(made) == "scaled-to-zero")
+        await world.gateway.report(default__echo=RouteDemand(queued=40, service_s=60))
+        await until(lambda: len(world.engine.found) == granted)
+        if granted < 40:
+            await until(lambda: f"{granted} of 40 granted" in current(store, made).reason)
+    store.close()

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from rich.console import Console
+from rich.filesize import decimal
 from rich.markup import escape
 
 from hotplate.platform import notices
@@ -85,8 +86,11 @@ def _show_service(console: Console, deployment: str, service: dict[str, Any]) ->
 
 def _show_replica(console: Console, replica: dict[str, Any]) -> None:
     restarts = f"  ({replica['restarts']} restarts)" if replica["restarts"] else ""
+    size_bytes = replica.get("memory_bytes", 0)  # an older platform has none
+    memory = f", {decimal(size_bytes)} of memory" if size_bytes else ""
     console.print()
-    say(console, f"[bold]{escape(replica['id'])}[/]  {replica['state']}{restarts}", hang="  ")
+    line = f"[bold]{escape(replica['id'])}[/]  {replica['state']}{restarts}{memory}"
+    say(console, line, hang="  ")
     if replica["reason"]:
         say(console, escape(replica["reason"]), "  ")
     if replica["out"]:
