@@ -39,6 +39,21 @@ def test_a_burst_starts_in_steps_of_four_or_double_per_fifteen_seconds() -> None
     assert desired == [4, 8, 8, 16, 32]
 
 
+def test_what_a_step_has_cut_is_decided_again_when_the_step_is_over() -> None:
+    """Nothing else would be a reason: all replicas start, and no request comes or ends."""
+    decider, burst = asleep(Policy(0, 50)), Demand(queued=16, service_s=60.0)
+    now, live, found = 20.0, 0, []
+    decider.observe(burst, now)
+    while live < 16:
+        decision = decider.decide(Replicas(0, (now,) * live), now)
+        found.append((now, decision.desired))
+        live = decision.desired
+        if decision.next_at is None:
+            break
+        now = decision.next_at
+    assert [at for at, desired in found if desired == 16] == [50.0]
+
+
 def bursts(policy: Policy, memory: dict[str, Any] | None = None) -> list[list[int]]:
     """Replicas wished at 0, 0.2 and 15 s of three bursts of twenty long requests, hours apart."""
     decider, found = Decider(policy, now=0.0, memory=memory), []

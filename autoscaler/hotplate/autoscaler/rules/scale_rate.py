@@ -60,6 +60,7 @@ class ScaleRate:
         limit = max(floor, limit)
         if limit >= proposal.replicas:
             return proposal
-        next_at = min(proposal.next_at, self._decided.changes_at())
+        # What is granted now allows more when the period of this grant is over.
+        next_at = min(proposal.next_at, self._decided.changes_at(), now + STEP_S)
         why = f"{proposal.replicas} proposed, at most {rule} in {seconds(STEP_S)}"
         return proposal.limited_to(limit, why, next_at)
