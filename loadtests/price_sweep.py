@@ -67,16 +67,16 @@ def sweep(
     for name, outcome in peers.items():
         wait_s, hours = point(outcome)
         saved = _percent_less(hours_at(curve, wait_s), hours)
-        lines.append(_line(name, outcome, cold_start_s, saved_percent=saved))
+        lines.append(line_of(name, outcome, cold_start_s, saved_percent=saved))
     for price, outcome in ours.items():
         wait_s, hours = point(outcome)
         saved = _percent_less(hours, mixture_at(points, wait_s))
         name = f"{OURS}, price {price:g}"
-        lines.append(_line(name, outcome, cold_start_s, beside_mixture_percent=saved))
+        lines.append(line_of(name, outcome, cold_start_s, beside_mixture_percent=saved))
     return lines
 
 
-def _line(
+def line_of(
     name: str,
     outcome: Outcome,
     cold_start_s: float,

@@ -1,5 +1,6 @@
 """GPU-hours and waits of our rule and of others' on a simulated trace of many models.
 
+The part `long` is requests that become longer than any before, with cold starts of 60 s.
 The part `tick` is the cost of one decision for each of a thousand services that all have work, and
 of sharing GPUs among them: enough for all, and a hundred.
 """
@@ -19,12 +20,15 @@ from hotplate.autoscaler.sharing.allocation import AllocationRequest
 from hotplate.autoscaler.sharing.allocator import Allocator
 from hotplate.autoscaler.sharing.amounts import GIB, UNLIMITED, Amounts
 from hotplate.autoscaler.simulator.arrivals import RequestTrace
+from hotplate.autoscaler.simulator.policies import POLICIES, Setup, simulate
+from loadtests.long_requests import COLD_START_S as LONG_COLD_START_S
+from loadtests.long_requests import LONG
 from loadtests.many_models import rows
-from loadtests.price_sweep import OURS, Line, sweep
+from loadtests.price_sweep import OURS, Line, line_of, sweep
 
 COLD_STARTS_S = {"20s": 20.0, "60s": 60.0, "180s": 180.0}
-TICK = "tick"
-PARTS = [*COLD_STARTS_S, TICK]
+LONG_PART, TICK = "long", "tick"
+PARTS = [*COLD_STARTS_S, LONG_PART, TICK]
 SERVICES, ORGANIZATIONS = 1000, 20
 TICK_GPUS = (math.inf, 100)
 
@@ -35,6 +39,8 @@ async def measure(folder: Path, quick: bool, *parts: str) -> Sequence[Line]:
     for part in parts or PARTS:
         if part == TICK:
             lines += [_tick(gpus) for gpus in TICK_GPUS]
+        elif part == LONG_PART:
+            lines += _long()
         else:
             lines += await asyncio.to_thread(sweep, trace, COLD_STARTS_S[part])
     return lines
@@ -47,6 +53,16 @@ def many_models(models: int, days: float, seed: int = 1) -> dict[str, RequestTra
         arrivals.arrival_s.append(arrival_s)
         arrivals.service_s.append(service_s)
     return trace
+
+
+def _long() -> list[Line]:
+    """Each trace of long requests under each policy."""
+    lines = []
+    for name, trace in LONG.items():
+        for policy in POLICIES:
+            outcome, _ = simulate(policy, {name: trace()}, Setup(LONG_COLD_START_S))
+            lines.append(line_of(f"{policy}, {name}", outcome, LONG_COLD_START_S))
+    return lines
 
 
 def _tick(gpus: float) -> Line:

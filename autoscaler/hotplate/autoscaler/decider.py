@@ -75,6 +75,7 @@ class Decider:
         if demand is None or self._demand is None:
             self._levels.forget()
             self._headroom.forget()
+            self._demand_rule.forget_ages()
         self._demand = demand
         if demand is not None:
             self._demand_rule.observe(demand, now)

@@ -107,6 +107,11 @@ class Demand(NamedTuple):
     queued: int = 0
     service_s: float = 0.0
     """Mean time of a request in its replica, seconds; 0 = not known."""
+    oldest_at: float | None = None
+    """Since when the request that has its slot for longest has it, loop seconds; None = none has
+    one, or the gateway does not say so."""
+    completed: int = 0
+    """Requests that have ended since the gateway started."""
 
     @property
     def total(self) -> int:

@@ -61,7 +61,7 @@ class StandInGateway:
     async def report(self, **demand: RouteDemand) -> None:
         self.demand |= {name.replace("__", "/"): d for name, d in demand.items()}
         report = DemandReport(self.table.version, self.demand)
-        await self._socket.send_json(report.to_json())
+        await self._socket.send_json(report.to_json(asyncio.get_running_loop().time()))
 
     async def leave(self) -> None:
         await self._socket.close()

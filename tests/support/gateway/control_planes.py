@@ -65,6 +65,8 @@ class ControlPlane:
         self.opened += 1
         self.sockets.append(socket)
         async for message in socket:
-            self.reports.append(DemandReport.from_json(json.loads(message.data)))
+            self.reports.append(
+                DemandReport.from_json(json.loads(message.data), asyncio.get_running_loop().time())
+            )
         self.sockets.remove(socket)
         return socket

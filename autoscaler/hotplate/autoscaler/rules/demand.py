@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from statistics import median
 
 from hotplate.autoscaler.policy import Cause, Demand, Policy, Replicas
+from hotplate.autoscaler.rules.ages import Ages
 from hotplate.autoscaler.rules.growth import Growth
 from hotplate.autoscaler.rules.proposal import Proposal, count, demand_text, larger, seconds
 from hotplate.autoscaler.rules.useful_start import (
@@ -57,6 +58,7 @@ class DemandRule:
         self._capacity = _capacity(policy.concurrency)
         self._mean = WindowMean(MEAN_S)
         self._growth = Growth()
+        self._ages = Ages()
         self.service_s = service_s
         self._above_since = math.inf
         self._sustained = math.inf
@@ -70,13 +72,18 @@ class DemandRule:
         self.cold_start_s = median(self.cold_starts_s) if self.cold_starts_s else COLD_START_S
 
     def observe(self, demand: Demand, now: float) -> None:
-        in_flight, queued, service_s = demand
+        in_flight, queued, service_s, *_ = demand
+        self._ages.observe(demand, now)
         if service_s and service_s != self.service_s:
             self.service_s, self._pace = service_s, None
         self.total = total = in_flight + queued
         self.level = self.level_of(total)
         self._mean.record(total, now)
         self._growth.record(total, now)
+
+    def forget_ages(self) -> None:
+        """The gateway was not heard, or began anew: requests that run tell nothing for now."""
+        self._ages.forget()
 
     def level_of(self, total: int) -> int:
         """How many replicas `total` requests fill, at most `max_replicas`."""
@@ -130,10 +137,18 @@ class DemandRule:
     def next_at(self, demand: Demand, replicas: Replicas, live: int, now: float) -> float:
         """When the proposal may grow although nothing changes; inf = never.
 
-        It does not grow while a replica starts: the sooner that one is ready, the fewer requests
-        are late. Otherwise the mean catches up with demand, and may then stay above what the
-        replicas should carry.
+        Requests that run get older, and are at some time older than requests usually get. Apart
+        from that, it does not grow while a replica starts: the sooner that one is ready, the fewer
+        requests are late. Otherwise the mean catches up with demand, and may then stay above what
+        the replicas should carry.
         """
+        older_at = math.inf
+        if demand.queued and live < self._max_replicas and not self._sets_scale_up:
+            older_at = max(self._ages.older_at(self.pace.service_s), now + TICK_S)
+        return min(older_at, self._mean_at(replicas, demand, live, now))
+
+    def _mean_at(self, replicas: Replicas, demand: Demand, live: int, now: float) -> float:
+        """When the mean may propose more although nothing changes; inf = never."""
         total = self.total
         if self._averaged and now < self._mean.settled_at:
             return now + TICK_S
@@ -164,6 +179,9 @@ class DemandRule:
         half of that time.
         """
         pace, live, queued = self.pace, replicas.live, demand.queued
+        lasts_s = self._ages.lasts_s(pace.service_s, now)
+        if older := lasts_s > pace.service_s:
+            pace = pace._replace(service_s=lasts_s)
         coming = int(self._growth.per_s(now) * pace.cold_start_s / 2) if queued else 0
         if coming:
             demand = demand._replace(queued=queued + coming)
@@ -173,6 +191,8 @@ class DemandRule:
             demand, replicas, pace, self.price_s, now, self._max_replicas - live
         )
         waiting = f"{count(queued, 'request')} queued" + (f" and {coming} coming" if coming else "")
+        if older:
+            waiting += f", those that run say that one takes {seconds(lasts_s)}"
         if live == 0:
             needed = max(1, useful, worth)
             return Proposal(needed, Cause.WAKE, lambda: f"{waiting} and no replica")

@@ -34,6 +34,7 @@ class StartedRequest(NamedTuple):
 
     replica: SimulatedReplica
     service_s: float
+    request: int
 
 
 class Spent(NamedTuple):
@@ -97,6 +98,8 @@ class SimulatedDeployment:
         self._replicas: Replicas | None = Replicas()
         self._free = 0
         self._ended = 0
+        self._begun_at: dict[int, float] = {}
+        """When each running request began, the oldest first."""
         self._service_s = 0.0
         self.ended_at = 0.0
         """When the last request ended."""
@@ -112,7 +115,8 @@ class SimulatedDeployment:
         return max(0, self.desired - -(-self.total // self._concurrency))
 
     def demand(self) -> Demand:
-        return Demand(self.running, len(self._queue), self._service_s)
+        oldest_at = next(iter(self._begun_at.values()), None)
+        return Demand(self.running, len(self._queue), self._service_s, oldest_at, self._ended)
 
     def replicas(self) -> Replicas:
         replicas = self._replicas
@@ -159,6 +163,7 @@ class SimulatedDeployment:
         self._pass(now)
         self._learn(ended.service_s)
         self.ended_at = now
+        del self._begun_at[ended.request]
         replica = ended.replica
         replica.running -= 1
         self.running -= 1
@@ -229,7 +234,8 @@ class SimulatedDeployment:
             replica.busy_since = now
         replica.running += 1
         self.running += 1
-        return StartedRequest(replica, self.arrivals.service_s[request])
+        self._begun_at[request] = now
+        return StartedRequest(replica, self.arrivals.service_s[request], request)
 
     def _learn(self, service_s: float) -> None:
         self._ended += 1

@@ -139,6 +139,7 @@ class RouteServer(Host):
             abandoned=self.context.hangups.by_replica,
             error=self.error,
             owned=not self.route.relayed,
+            oldest_at=queue.granted.oldest_at,
         )
 
     # Requests

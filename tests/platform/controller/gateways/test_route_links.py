@@ -68,7 +68,7 @@ async def plane() -> AsyncIterator[Plane]:
 
 async def say(socket: Any, version: int, **demand: Any) -> None:
     report = DemandReport(version, {CHAT: RouteDemand(**demand)} if demand else {})
-    await socket.send_json(report.to_json())
+    await socket.send_json(report.to_json(0.0))
 
 
 async def test_every_gateway_gets_the_routes_and_the_owner_alone_is_believed(plane: Plane) -> None:

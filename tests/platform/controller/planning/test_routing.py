@@ -299,7 +299,7 @@ def test_tables_and_reports_survive_the_wire() -> None:
             )
         },
     )
-    assert DemandReport.from_json(json.loads(json.dumps(report.to_json()))) == report
+    assert DemandReport.from_json(json.loads(json.dumps(report.to_json(0.0))), 0.0) == report
 
 
 @pytest.mark.parametrize(

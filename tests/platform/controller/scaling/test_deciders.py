@@ -34,3 +34,20 @@ def test_the_peak_of_a_report_counts_once_however_often_it_is_looked_at() -> Non
         scaling.recommend(echo, 1, report, Replicas(2), now, memory=None) for now in looked_at
     ]
     assert [each.decision.desired for each in recommended] == [2, 2, 1]
+
+
+def test_what_runs_and_does_not_end_is_evidence_however_often_the_report_is_looked_at() -> None:
+    """Requests took a second each; one has its slot, and none has ended since."""
+    echo = replace(service(1), policy=Policy(1, 5))
+    known = {"service_s": 1.0, "cold_starts_s": [60.0]}
+
+    def desired(oldest_at: float | None) -> int:
+        scaling = Scaling()
+        report = RouteDemand(in_flight=1, queued=3, service_s=1.0, oldest_at=oldest_at)
+        looked_at = (LOOP, LOOP + 25.0, LOOP + 50.0)
+        return [
+            scaling.recommend(echo, 1, report, Replicas(1), now, memory=known) for now in looked_at
+        ][-1].decision.desired
+
+    assert desired(LOOP) == 3
+    assert desired(None) == 1, "an older gateway does not say so"

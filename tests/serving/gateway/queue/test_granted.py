@@ -51,6 +51,26 @@ class Running:
         self.queue.join(ticket)
 
 
+def test_the_oldest_is_the_one_that_was_granted_first_and_has_not_ended() -> None:
+    running = Running()
+    granted = running.granted
+    assert granted.oldest_at is None
+    first, second, third = running.grant(10.0), running.grant(11.0), running.grant(12.0)
+    assert granted.oldest_at == 10.0
+    granted.free(second, 13.0, typical=True)
+    assert granted.oldest_at == 10.0
+    granted.free(first, 14.0, typical=False)
+    assert granted.oldest_at == 12.0
+    granted.free(third, 15.0, typical=True)
+    assert granted.oldest_at is None
+
+
+def test_a_ticket_without_a_slot_has_no_age() -> None:
+    running = Running()
+    running.granted.grant_without_slot(Ticket("", 0.0, 60.0, 60.0), running.replica, 10.0)
+    assert running.granted.oldest_at is None
+
+
 def test_a_slot_is_counted_while_a_ticket_has_it() -> None:
     running = Running()
     granted = running.granted

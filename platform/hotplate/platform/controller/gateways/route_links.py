@@ -153,7 +153,8 @@ class RouteLinks:
             log.info("gateway %s connected", line.gateway)
             async for message in socket:
                 if message.type is WSMsgType.TEXT:
-                    self._receive(line, DemandReport.from_json(message.json()))
+                    now = asyncio.get_running_loop().time()
+                    self._receive(line, DemandReport.from_json(message.json(), now))
         finally:
             if sender is not None:
                 sender.cancel()

@@ -107,7 +107,13 @@ class Scaling:
                 decider.record_cold_start(cold_start_s)
         counted, peak = None, 0
         if demand is not None:
-            counted = Demand(demand.in_flight, demand.queued, demand.service_s)
+            counted = Demand(
+                demand.in_flight,
+                demand.queued,
+                demand.service_s,
+                demand.oldest_at,
+                demand.completed,
+            )
             if demand is not self._observed.get(key):
                 self._observed[key], peak = demand, demand.peak
         decider.set_price(price_gpu_s)

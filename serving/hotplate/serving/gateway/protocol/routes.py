@@ -148,6 +148,10 @@ class RouteDemand:
     counts."""
     peak: int = 0
     """The most requests in flight and queued at once since the last report."""
+    oldest_at: float | None = field(default=None, compare=False)
+    """Since when the request that has its slot for longest has it, loop seconds of whoever holds
+    this; a report says `oldest_s`, how long that is. None = none has a slot, or an older gateway
+    does not say so."""
 
     @property
     def demand(self) -> int:
@@ -173,15 +177,25 @@ class DemandReport:
     """The version of the route table in force."""
     routes: Mapping[str, RouteDemand]
 
-    def to_json(self) -> dict[str, Any]:
-        return {"type": "demand", **asdict(self)}
+    def to_json(self, now: float) -> dict[str, Any]:
+        """What is sent at `now` (loop seconds)."""
+        routes = {}
+        for name, demand in self.routes.items():
+            sent = routes[name] = asdict(demand)
+            oldest_at = sent.pop("oldest_at")
+            sent["oldest_s"] = None if oldest_at is None else max(0.0, now - oldest_at)
+        return {"type": "demand", "version": self.version, "routes": routes}
 
     @staticmethod
-    def from_json(data: Mapping[str, Any]) -> DemandReport:
-        return DemandReport(
-            version=data["version"],
-            routes={name: RouteDemand(**demand) for name, demand in data["routes"].items()},
-        )
+    def from_json(data: Mapping[str, Any], now: float) -> DemandReport:
+        """What came at `now` (loop seconds)."""
+        routes = {}
+        for name, demand in data["routes"].items():
+            oldest_s = demand.get("oldest_s")
+            oldest_at = None if oldest_s is None else now - oldest_s
+            counted = {key: value for key, value in demand.items() if key != "oldest_s"}
+            routes[name] = RouteDemand(**counted, oldest_at=oldest_at)
+        return DemandReport(data["version"], routes)
 
 
 def _route(data: Mapping[str, Any]) -> Route:

@@ -25,10 +25,18 @@ class Granted(Generic[WaiterT]):
         self.count = 0
         self.in_flight = 0
         """Those of them that have a slot."""
+        self._by_grant: dict[Ticket[WaiterT], None] = {}
+        """The tickets with a slot, the earliest granted first."""
         self.slot_recorder: SlotRecorder | None = None
         """Records which slots are taken; None where no other gateway has to know."""
         self._slots = slots
         self._fair_queue = fair_queue
+
+    @property
+    def oldest_at(self) -> float | None:
+        """Since when the ticket that has its slot for longest has it; None = none has one."""
+        oldest = next(iter(self._by_grant), None)
+        return None if oldest is None else oldest.granted_at
 
     def grant_without_slot(self, ticket: Ticket[WaiterT], replica: Replica, now: float) -> None:
         """The ticket goes to the replica and takes no slot."""
@@ -49,6 +57,7 @@ class Granted(Generic[WaiterT]):
         ticket.granted_at = now
         self.count += 1
         self.in_flight += 1
+        self._by_grant[ticket] = None
         self._fair_queue.charge(ticket)
         adaptive = replica.adaptive
         if adaptive is not None:
@@ -71,6 +80,7 @@ class Granted(Generic[WaiterT]):
         ticket.state = ENDED
         self.count -= 1
         self.in_flight -= 1
+        del self._by_grant[ticket]
         slot_s = now - ticket.granted_at
         if self.slot_recorder is not None:
             self.slot_recorder.release(replica, slot_s if typical else 0.0)

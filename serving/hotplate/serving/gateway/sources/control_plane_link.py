@@ -118,4 +118,4 @@ class ControlPlaneLink:
             await self._reports.due()
             report = self._gateway.report()
             if self._reports.take_if_changed(report):
-                await socket.send_json(report.to_json())
+                await socket.send_json(report.to_json(asyncio.get_running_loop().time()))
