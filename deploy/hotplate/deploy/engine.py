@@ -63,7 +63,8 @@ class Replica:
     restarts: int = 0
     created_at: float = 0.0
     ready_at: float | None = None
-    phases: tuple[Phase, ...] = ()
+    phases: tuple[Phase, ...] = field(default=(), compare=False)
+    """Of its cold start so far. They go on by themselves, so a replica is the same with others."""
     log_tail: tuple[str, ...] = ()
     """Last lines of its log, when it ended by itself."""
     build_log: str = ""

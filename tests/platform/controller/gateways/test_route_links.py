@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -27,14 +28,20 @@ class Plane:
         """Set whenever a gateway has left, or has another demand."""
         self.came = 0
         self.told: list[tuple[str, str]] = []
+        self.changed: list[set[str]] = []
+        """The routes of each report that are looked at again."""
         self.gateways = RouteLinks(
-            lambda _: self.left.set(),
+            self._changed,
             self._came,
             lambda kind, message: self.told.append((kind, message)),
             heartbeat_s,
         )
         self.stack = AsyncExitStack()
         self._url = ""
+
+    def _changed(self, routes: Sequence[str]) -> None:
+        self.left.set()
+        self.changed.append(set(routes))
 
     def _came(self) -> None:
         self.came += 1
@@ -185,6 +192,32 @@ async def test_routes_are_in_force_once_a_gateway_has_confirmed_the_last_of_them
     await until(lambda: plane.gateways.in_force)
     plane.gateways.publish([])
     assert not plane.gateways.in_force
+
+
+async def test_of_many_routes_only_those_with_news_are_looked_at(plane: Plane) -> None:
+    """Else each start among many would have all of them looked at."""
+    chat, echo, code = (Route(name, "127.0.0.1", 1) for name in (CHAT, "acme/echo", "acme/code"))
+    one = await plane.gateway("one")
+    idle = {route.name: RouteDemand() for route in (chat, echo, code)}
+
+    async def news(version: int, **other: RouteDemand) -> set[str]:
+        plane.changed.clear()
+        report = DemandReport(version, idle | {f"acme/{name}": d for name, d in other.items()})
+        await one.send_json(report.to_json())
+        await until(lambda: plane.changed)
+        return plane.changed[0]
+
+    plane.gateways.publish([chat, echo, code])
+    assert await news(0) == set(idle)
+    assert await news(1) == set(idle), "they are in force"
+    plane.gateways.publish([chat, replace(echo, queue_limit=1), code])
+    plane.gateways.publish([chat, replace(echo, queue_limit=2), code])
+    assert await news(2) == set()
+    assert await news(3) == {"acme/echo"}
+    assert await news(3) == set()
+    assert await news(3, code=RouteDemand(queued=1)) == {"acme/code"}
+    plane.gateways.publish([chat, echo])
+    assert await news(4, code=RouteDemand(queued=1)) == {"acme/echo", "acme/code"}
 
 
 async def test_routes_of_an_earlier_control_plane_confirm_nothing_of_this_one(

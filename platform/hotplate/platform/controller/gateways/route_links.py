@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from aiohttp import WSCloseCode, WSMsgType, web
 
@@ -60,6 +60,8 @@ class RouteLinks:
         self._came = came
         self._heartbeat_s = heartbeat_s
         self._table = RouteTable(version=0)
+        self._altered: dict[str, int] = {}
+        """In which version a route has changed last, if not every gateway has confirmed it."""
         self._known = False
         """Whether the routes are known: from the first `publish` on, be they none."""
         self._lines: list[RouteLink] = []
@@ -92,7 +94,10 @@ class RouteLinks:
         """Put these routes in force, if they differ from those that are."""
         if not self._known or tuple(routes) != self._table.routes:
             self._known = True
-            self._renew(self._table.version + 1, tuple(routes))
+            before, after = _by_name(self._table.routes), _by_name(routes)
+            names = before.keys() | after.keys()
+            altered = [name for name in names if before.get(name) != after.get(name)]
+            self._renew(self._table.version + 1, tuple(routes), altered)
 
     def idle(self, replica: str) -> bool:
         """Whether the gateways confirmed, after they were told to drain it, that nothing runs."""
@@ -169,8 +174,9 @@ class RouteLinks:
             if self._known:
                 await line.socket.send_json(self._table.to_json())
 
-    def _renew(self, version: int, routes: tuple[Route, ...]) -> None:
+    def _renew(self, version: int, routes: tuple[Route, ...], altered: Iterable[str]) -> None:
         self._table = RouteTable(version, routes)
+        self._altered |= dict.fromkeys(altered, version)
         for line in self._lines:
             line.unsent.set()
 
@@ -183,17 +189,28 @@ class RouteLinks:
         stale = before is None and self._known and report.version == self._table.version
         if stale or report.version > self._table.version:
             # It has served for an earlier control plane on this data; go on from its number.
-            self._renew(report.version + 1, self._table.routes)
+            routes = self._table.routes
+            self._renew(report.version + 1, routes, _by_name(routes))
         if first:
             self._came()
         elif before is None:
             message = f"gateway {line.gateway} has joined: {len(self._lines)} gateways serve now"
             self._notify("GatewayJoined", message)
-        known = before.routes if before else {}
-        if before is None or before.version != report.version:
-            self._changed([*report.routes, *known, *(route.name for route in self._table.routes)])
+        if before is None:
+            self._changed([*report.routes, *(route.name for route in self._table.routes)])
         else:
-            self._changed([name for name, d in report.routes.items() if known.get(name) != d])
+            self._changed(self._news(before, report))
+
+    def _news(self, before: DemandReport, report: DemandReport) -> list[str]:
+        """The routes of which a gateway says something else than before, or that it has now as they
+        were changed."""
+        names = before.routes.keys() | report.routes.keys()
+        other = {name for name in names if before.routes.get(name) != report.routes.get(name)}
+        since = range(before.version + 1, report.version + 1)
+        other |= {name for name, version in self._altered.items() if version in since}
+        confirmed = min(line.report.version for line in self._lines if line.report is not None)
+        self._altered = {n: version for n, version in self._altered.items() if version > confirmed}
+        return sorted(other)
 
     def _gone(self, line: RouteLink) -> None:
         self._lines.remove(line)
@@ -205,3 +222,7 @@ class RouteLinks:
                 "start it again if nobody stopped it",
             )
         self._changed([route.name for route in self._table.routes])
+
+
+def _by_name(routes: Iterable[Route]) -> Mapping[str, Route]:
+    return {route.name: route for route in routes}
