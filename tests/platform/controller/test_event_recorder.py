@@ -39,7 +39,8 @@ class Decided:
         )
         wall = datetime.now(UTC).timestamp()
         self.state.demands.note(recommendation.key, demand, recommendation.replicas, now, wall)
-        await self.recorder.decided(self.state, [recommendation], now)
+        self.recorder.decided(self.state, [recommendation], now)
+        await self.recorder.flush()
 
     @property
     def records(self) -> list[DecisionRecord]:
@@ -98,7 +99,8 @@ async def test_a_decision_is_over_when_its_deployment_is_terminated(decided: Dec
     ended = replace(decided.state.deployment, wanted=DesiredState.TERMINATED)
     decided.state.deployment = ended
     for now in (1.0, 2.0):
-        await decided.recorder.decided(decided.state, [], now)
+        decided.recorder.decided(decided.state, [], now)
+        await decided.recorder.flush()
     found = [(one.desired, one.reason) for one in decided.records]
     assert found[0] == (0, "1 of 0: the deployment was terminated")
     assert len(found) == 2, "once"

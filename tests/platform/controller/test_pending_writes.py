@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from sqlalchemy import Engine, event
 
 from hotplate.platform.controller.pending_writes import PendingWrites
 from hotplate.platform.errors import StoreFailed
@@ -34,12 +35,14 @@ async def test_what_happens_on_a_full_disk_is_written_in_order_when_there_is_roo
     filler = fill(disk)
     names = [f"n{number:02}" for number in range(20)]
     for name in names:
-        await pending.write(add, name)
+        pending.add(add, name)
+    assert not await pending.flush()
     with pytest.raises(StoreFailed):
         add("now")
-    assert len(pending) > 0
+    assert len(pending) == len(names)
     filler.unlink()
-    await pending.write(add, "last")
+    pending.add(add, "last")
+    assert await pending.flush()
     assert len(pending) == 0
     for name in (*names, "last"):
         assert (
@@ -52,8 +55,23 @@ async def test_a_write_that_can_never_be_done_holds_up_no_other(disk: Path) -> N
     store = QuickStore(disk / "hotplate.db")
     pending = PendingWrites(store)
     done: list[str] = []
-    with pytest.raises(ValueError, match="x"):
-        await pending.write(int, "x")
-    await pending.write(done.append, "next")
+    pending.add(int, "x")
+    pending.add(done.append, "next")
+    assert await pending.flush()
     assert done == ["next"]
+    store.close()
+
+
+async def test_all_of_a_round_is_one_transaction(tmp_path: Path) -> None:
+    store = QuickStore(tmp_path / "hotplate.db")
+    commits: list[object] = []
+    count = commits.append
+    event.listen(Engine, "commit", count)
+    pending = PendingWrites(store)
+    for number in range(20):
+        pending.add(store.learnt.put, f"n{number}", number)
+    assert await pending.flush()
+    event.remove(Engine, "commit", count)
+    assert [store.learnt.get(f"n{number}") for number in range(20)] == list(range(20))
+    assert len(commits) == 1
     store.close()

@@ -42,8 +42,12 @@ async def test_a_roll_out_says_what_holds_it_up_and_which_build_it_waits_for(wor
     await until(lambda: BUILDING in world.controller.rollout(made.id).reason)
     rollout = world.controller.rollout(made.id)
     assert (rollout.held_up, rollout.build_logs) == (True, ("/build.log",))
-    events = {event.kind: event.message for event in world.store.history.events(made.id)}
-    assert events["Building"] == rollout.reason == f"service 'Echo': {BUILDING}"
+
+    def events() -> dict[str, str]:
+        return {event.kind: event.message for event in world.store.history.events(made.id)}
+
+    await until(lambda: "Building" in events())
+    assert events()["Building"] == rollout.reason == f"service 'Echo': {BUILDING}"
 
     world.engine.become(replica, ReplicaState.STARTING, "its process runs and is not ready yet")
     await until(lambda: "its process runs" in world.controller.rollout(made.id).reason)

@@ -187,7 +187,7 @@ async def test_a_page_of_what_is_on_its_way_is_asked_for_again(
     store: Store, blobs: BlobStore, controller: FakeController, cloud: Cloud
 ) -> None:
     deployment = store.deployments.find(cloud.user.organization.id, "echo")
-    store.deployments.set_status(deployment.id, "deploying", "it waits: for 2 GPUs")
+    store.deployments.set_status(deployment, "deploying", "it waits: for 2 GPUs")
     page = await look(cloud)
     assert page.headers["Refresh"] == "5"
     assert "it waits: for 2 GPUs" in page.text

@@ -104,9 +104,25 @@ def test_what_is_written_of_a_deployment_that_is_gone_is_dropped(
     store.history.add_event(deployment.id, "ScaledUp", "too late")
     store.history.add_decisions(deployment.id, [decision(1)])
     store.history.put_cold_start(deployment.id, ColdStart("r1", 1, "Echo", AT, None))
-    store.deployments.set_status(deployment.id, "running", "")
+    store.deployments.set_status(deployment, "running", "")
     assert store.history.events(deployment.id) == []
     assert store.deployments.get(deployment.id) is None
+
+
+def test_what_is_found_of_a_deployment_does_not_hide_what_somebody_asks_for_meanwhile(
+    store: Store, deployment: Deployment
+) -> None:
+    store.deployments.set_status(deployment, "running", "1 replica ready")
+    draft = RevisionDraft(deployment.latest.bento.id, {"services": {}})
+    store.deployments.update(deployment.id, draft, labels=None, force=True)
+    store.deployments.set_status(deployment, "running", "2 replicas ready")
+    updated = store.deployments.get(deployment.id)
+    assert updated is not None and (updated.status, updated.reason) == ("deploying", "")
+    store.deployments.set_status(updated, "running", "")
+    store.deployments.terminate(deployment.id)
+    store.deployments.set_status(updated, "running", "2 replicas ready")
+    terminated = store.deployments.get(deployment.id)
+    assert terminated is not None and terminated.status == "terminating"
 
 
 def test_what_was_learnt_is_replaced_by_key(store: Store) -> None:

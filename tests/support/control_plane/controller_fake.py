@@ -140,20 +140,18 @@ class FakeController:
             case DesiredState.DELETED:
                 self._store.deployments.forget(deployment_id)
             case DesiredState.TERMINATED:
-                self._store.deployments.set_status(deployment_id, "terminated", "it was terminated")
+                self._store.deployments.set_status(deployment, "terminated", "it was terminated")
             case DesiredState.RUNNING if self.under_way is not None:
-                self._store.deployments.set_status(
-                    deployment_id, "deploying", self.under_way.reason
-                )
+                self._store.deployments.set_status(deployment, "deploying", self.under_way.reason)
             case DesiredState.RUNNING if self.failure:
                 latest = deployment.latest.id
                 self._store.revisions.conclude_rollout(
                     latest, RolloutOutcome.FAILED, self.failure, self.failure, ["last line"]
                 )
-                self._store.deployments.set_status(deployment_id, "failed", self.failure)
+                self._store.deployments.set_status(deployment, "failed", self.failure)
             case DesiredState.RUNNING:
                 latest = deployment.latest.id
                 self._store.revisions.conclude_rollout(
                     latest, RolloutOutcome.READY, "", "revision 1"
                 )
-                self._store.deployments.set_status(deployment_id, "running", "")
+                self._store.deployments.set_status(deployment, "running", "")

@@ -69,12 +69,13 @@ async def busy(plane: Plane) -> None:
 async def drain(plane: Plane) -> None:
     """All but one replica are idle; the last one becomes so when the others are gone."""
     last = sorted(plane.engine.found)[:1]
-    await plane.demand(RouteDemand(in_flight=1, busy=dict.fromkeys(last, 1)))
 
     async def drained() -> bool:
         return list(plane.engine.found) in (last, [])
 
-    await until(drained)
+    if last:  # else an earlier life has come so far
+        await plane.demand(RouteDemand(in_flight=1, busy=dict.fromkeys(last, 1)))
+        await until(drained)
     await plane.demand(RouteDemand())
 
 

@@ -126,9 +126,9 @@ class Quarters:
         metrics = ControllerMetrics(CollectorRegistry())
         watch = QueryWatch(Prometheus(""), lambda deployment_id: None)
         self.states = DeploymentStates()
-        recorder = EventRecorder(self.store, self.states.scaling, metrics)
+        self.recorder = EventRecorder(self.store, self.states.scaling, metrics)
         self.reconciler = Reconciler(
-            self.store, self.engine, self.states, self.gateways, watch, recorder, RULES
+            self.store, self.engine, self.states, self.gateways, watch, self.recorder, RULES
         )
         self.states.allocations.limit(self.store.quotas.all(), [NODE])
 
@@ -149,6 +149,7 @@ class Quarters:
         if queued is not None:
             self.gateways.queued[f"acme/{name}"] = queued
         await self.reconciler.step(self.ids[name])
+        await self.recorder.flush()
 
     def replica_states(self) -> list[str]:
         return sorted(replica.state.value for replica in self.engine.found.values())

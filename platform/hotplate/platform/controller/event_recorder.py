@@ -32,7 +32,8 @@ costs it at most this much of what took hours to learn."""
 
 
 class EventRecorder:
-    """Writes to store, metrics and log what is new in a deployment since the last call."""
+    """Keeps what is new in a deployment since the last call: for the store, with the next `flush`,
+    and at once in metrics and log."""
 
     def __init__(self, store: Store, scaling: Scaling, metrics: ControllerMetrics) -> None:
         self._store = store
@@ -40,7 +41,7 @@ class EventRecorder:
         self._scaling = scaling
         self._metrics = metrics
 
-    async def decided(
+    def decided(
         self, state: DeploymentState, recommended: Sequence[Recommendation], now: float
     ) -> None:
         """Keep the decisions that differ from the ones before them, and what deciders learn."""
@@ -62,10 +63,8 @@ class EventRecorder:
         if over or changed:
             ends = [_end_record(each, state.deployment) for each in over]
             records = ends + [_decision_record(each) for each in changed]
-            await self._pending.write(
-                self._store.history.add_decisions, state.deployment.id, records
-            )
-        await self._demand(state, bool(changed), now)
+            self._pending.add(self._store.history.add_decisions, state.deployment.id, records)
+        self._demand(state, bool(changed), now)
         for each in recommended:
             written_at = state.learnt_at.get(each.key, -math.inf)
             due = now >= written_at + LEARNT_EVERY_S
@@ -75,30 +74,26 @@ class EventRecorder:
                 memory = self._scaling.memory(each.key, now, wall, state.deployment.id)
                 memory["slots"] = state.slots.memory(each.key)
                 name = state.memory_key(each.key.service)
-                await self._pending.write(self._store.learnt.put, name, memory)
+                self._pending.add(self._store.learnt.put, name, memory)
 
-    async def _demand(self, state: DeploymentState, decided: bool, now: float) -> None:
+    def _demand(self, state: DeploymentState, decided: bool, now: float) -> None:
         """Keep the demand that deciders saw, now and then, and with each decision."""
         demands = state.demands
         due = demands.due(now)
         if due is not None and (decided or due <= now):
-            await self._pending.write(
-                self._store.history.add_demands, state.deployment.id, demands.taken()
-            )
+            self._pending.add(self._store.history.add_demands, state.deployment.id, demands.taken())
         elif due is not None:
             state.look_by(due)
 
-    async def granted(
-        self, state: DeploymentState, granted: Mapping[WorkloadKey, Allocation]
-    ) -> None:
+    def granted(self, state: DeploymentState, granted: Mapping[WorkloadKey, Allocation]) -> None:
         """Keep which services begin to get less than they want."""
         short = {key: grant for key, grant in granted.items() if grant.cause}
         for key in sorted(short.keys() - state.short):
             message = f"service '{key.service}': {short[key].reason}"
-            await self._event(state, "Cut", message)
+            self._event(state, "Cut", message)
         state.short = frozenset(short)
 
-    async def asked(
+    def asked(
         self, state: DeploymentState, binary: BinarySpec, readings: Sequence[Reading]
     ) -> None:
         """Keep which of its queries are asked otherwise than they were written, once each, and
@@ -107,59 +102,53 @@ class EventRecorder:
             if written != asked and written not in state.rewritten:
                 state.rewritten |= {written}
                 message = f"'{written}' is not PromQL; Prometheus is asked '{asked}'"
-                await self._event(state, "QueryRewritten", message)
+                self._event(state, "QueryRewritten", message)
         problem = next((reading.problem for reading in readings if reading.problem), "")
         if readings and problem != state.query_problem:
             state.query_problem = problem
             if problem.startswith(QUERY_INVALID):
-                await self._event(state, QUERY_INVALID, f"{problem}; the replicas stay as they are")
+                self._event(state, QUERY_INVALID, f"{problem}; the replicas stay as they are")
             elif problem:
-                await self._event(
-                    state, "QueryUnknown", f"{problem}; the replicas stay as they are"
-                )
+                self._event(state, "QueryUnknown", f"{problem}; the replicas stay as they are")
             else:
-                await self._event(state, "QueryAnswered", "all queries return results again")
+                self._event(state, "QueryAnswered", "all queries return results again")
 
-    async def record_problems(self, state: DeploymentState, replicas: Sequence[Replica]) -> None:
+    def record_problems(self, state: DeploymentState, replicas: Sequence[Replica]) -> None:
         """Keep crashes, failing checks, finished cold starts, builds, and why something waits for
         room."""
         state.see(replicas)
         first_look = state.ended is None
         for replica in state.crashed(replicas):
             self._metrics.crashed(replica)
-            await self._event(state, "ReplicaCrashed", messages.replica_problem(replica))
+            self._event(state, "ReplicaCrashed", messages.replica_problem(replica))
         for replica in state.newly_unready(replicas):
-            await self._event(state, "ReplicaUnready", messages.replica_problem(replica))
+            self._event(state, "ReplicaUnready", messages.replica_problem(replica))
         for replica in state.ready_again(replicas):
-            await self._event(state, "ReplicaReady", messages.ready_again(replica))
+            self._event(state, "ReplicaReady", messages.ready_again(replica))
         for replica in state.newly_ready(replicas):
             self._metrics.started(replica)
             events.info("%s: %s", state.deployment.name, messages.became_ready(replica))
             if not first_look:  # what was ready before has taught an earlier self
                 self._scaling.record_cold_start(replica.key, repeatable_s(replica))
             cold_start = _cold_start(replica)
-            await self._pending.write(
-                self._store.history.put_cold_start, state.deployment.id, cold_start
-            )
+            self._pending.add(self._store.history.put_cold_start, state.deployment.id, cold_start)
         waiting = (r.reason for r in replicas if r.state is ReplicaState.PENDING and r.reason)
         reason = next(waiting, "")
         if reason and reason != state.pending_reason:
-            await self._event(state, "Pending", reason)
+            self._event(state, "Pending", reason)
         state.pending_reason = reason
         builds = {replica.build_log: replica for replica in replicas if replica.build_log}
         for log_file in sorted(builds.keys() - state.build_logs):
             replica = builds[log_file]
-            await self._event(
-                state, "Building", f"service '{replica.key.service}': {replica.reason}"
-            )
+            self._event(state, "Building", f"service '{replica.key.service}': {replica.reason}")
         state.build_logs = frozenset(builds)
 
-    async def counted(self, state: DeploymentState, changes: Sequence[str]) -> None:
+    def counted(self, state: DeploymentState, changes: Sequence[str]) -> None:
         """Keep where the numbers of slots are from, when that is news."""
         for message in changes:
-            await self._event(state, "Slots", message)
+            self._event(state, "Slots", message)
 
-    async def reported(
+    def reported(
         self,
         state: DeploymentState,
         demands: Mapping[str, RouteDemand],
@@ -176,18 +165,18 @@ class EventRecorder:
             *traffic.update_ejections(out, ready, wall),
             *traffic.update_unserved(errors),
         ):
-            await self._event(state, kind, message)
+            self._event(state, kind, message)
         traffic.update_refusals({route: demand.refusals for route, demand in demands.items()})
         for route, refusals in traffic.refusals.items():
             if counts := refusals.take_due(now):
                 sentence = notices.refused(state.deployment.name, counts)
-                await self._event(state, "RequestsRefused", f"{route} refused {sentence}")
+                self._event(state, "RequestsRefused", f"{route} refused {sentence}")
             state.look_by(refusals.due_at)
 
-    async def cut(self, state: DeploymentState, overdue: Collection[str]) -> None:
+    def cut(self, state: DeploymentState, overdue: Collection[str]) -> None:
         """Keep that draining replicas are stopped with requests that have not ended."""
         for name in sorted(overdue):
-            await self._event(
+            self._event(
                 state,
                 "DrainCut",
                 f"replica {name} is stopped before its requests have ended: it had their timeout "
@@ -195,13 +184,28 @@ class EventRecorder:
                 "hotplate/task-drain-s) and a margin to finish them",
             )
 
+    def found(self, state: DeploymentState, status: str, reason: str) -> None:
+        """Keep the status that a step has found, if it is another one."""
+        deployment = state.deployment
+        if (status, reason) == (deployment.status, deployment.reason):
+            return
+        self._pending.add(self._store.deployments.set_status, deployment, status, reason)
+        state.deployment = replace(deployment, status=status, reason=reason)
+        if status != deployment.status:
+            because = f": {reason}" if reason else ""
+            events.info("%s: it is %s%s", deployment.name, status, because)
+
+    async def flush(self) -> bool:
+        """Write what was kept since the last time; whether the database has all of it now."""
+        return await self._pending.flush()
+
     def forget(self, name: str) -> None:
         """Drop the figures of a deployment that is gone; `name` as in the metrics' label."""
         self._metrics.forget(name)
 
-    async def _event(self, state: DeploymentState, kind: str, message: str) -> None:
+    def _event(self, state: DeploymentState, kind: str, message: str) -> None:
         events.info("%s: %s", state.deployment.name, message)
-        await self._pending.write(self._store.history.add_event, state.deployment.id, kind, message)
+        self._pending.add(self._store.history.add_event, state.deployment.id, kind, message)
 
 
 def repeatable_s(replica: Replica) -> float:

@@ -14,9 +14,10 @@ demand, a query is answered, or a moment comes that its last step named (`next_a
     asks its deciders how many replicas each service needs       recommender
     asks what of that it may have beside the others              scaling/allocations
     plans: scale, drain, conclude the roll-out, set the status   planning/plan
-    tells the engine, records the decisions, writes the status
+    tells the engine, records the decisions and the status
 
-After each round the routes of all deployments go to the gateways (`gateways/route_links`).
+After each round the routes of all deployments go to the gateways (`gateways/route_links`), and what
+was recorded to the store, in one transaction (`pending_writes`).
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from hotplate.platform.controller.metrics import ControllerMetrics
 from hotplate.platform.controller.planning.instance_types import instance_types
 from hotplate.platform.controller.planning.routing import Addresses, public_name
 from hotplate.platform.controller.planning.workloads import WorkloadRules, least_amounts, notes
-from hotplate.platform.controller.reconciler import Reconciler
+from hotplate.platform.controller.reconciler import RETRY_S, Reconciler
 from hotplate.platform.controller.rollout import rollout_of
 from hotplate.platform.controller.scaling.allocations import usage
 from hotplate.platform.controller.scaling.prometheus import Prometheus
@@ -51,8 +52,6 @@ from hotplate.platform.store.records import DemandRecord
 
 log = logging.getLogger("hotplate.controller")
 
-RETRY_S = 1.0
-"""Pause after a step that failed for a reason of our own (disk full, database locked)."""
 UNREAD_TRIES = 5
 """Failed steps after a start until the others' routes are no longer held back for one."""
 
@@ -89,14 +88,9 @@ class Controller:
         self.states = DeploymentStates()
         self.gateways = RouteLinks(self._demand_changed, self._gateway_came, subscribers.notify)
         self._queries = QueryWatch(prometheus or Prometheus(""), self._look_at)
+        self._recorder = EventRecorder(store, self.states.scaling, metrics)
         self._reconciler = Reconciler(
-            store,
-            engine,
-            self.states,
-            self.gateways,
-            self._queries,
-            EventRecorder(store, self.states.scaling, metrics),
-            rules,
+            store, engine, self.states, self.gateways, self._queries, self._recorder, rules
         )
         self.ready = asyncio.Event()
         """Set when every deployment has been looked at once and a gateway listens for all."""
@@ -214,6 +208,7 @@ class Controller:
                     await self._wait()
                     await self._step_all()
         finally:
+            await self._recorder.flush()
             for state in self.states:
                 state.settled.set()
 
@@ -308,9 +303,12 @@ class Controller:
             # Also after a step that could write nothing.
             if state := self.states.get(deployment_id):
                 state.route(self._engine.replicas(), self._addresses)
+            await asyncio.sleep(0)  # a round may be of thousands, and others have their turns too
         for deployment_id in self.states.allocations.affected():
             self._look_at(deployment_id)
         self._publish()
+        if not await self._recorder.flush():
+            asyncio.get_running_loop().call_later(RETRY_S, self._wake.set)
 
     async def _limit(self) -> bool:
         """Hold to the quotas as the store has them now, and to what there is. Without knowing them

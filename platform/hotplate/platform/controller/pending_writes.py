@@ -10,6 +10,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from functools import partial
+from itertools import islice
 from typing import Any, ParamSpec
 
 from hotplate.platform.errors import StoreFailed
@@ -19,33 +20,66 @@ P = ParamSpec("P")
 
 WAITING_MAX = 10_000
 """More than any day of events; what comes after is not kept."""
+TOGETHER_MAX = 500
+"""Writes in one transaction: others wait for no longer than it takes."""
 
 log = logging.getLogger("hotplate.controller")
 
 
 class PendingWrites:
-    """Writes in order, each when those before it are done. For one task alone."""
+    """Writes in order, all of a round in one transaction: each of its own would wait for the disk.
+
+    For one task alone.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._waiting: deque[Callable[[], Any]] = deque()
+        self._failed = False
+        """Whether the database has refused what waits."""
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    async def write(self, call: Callable[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> None:
-        """Do it after all that wait, or let it wait too. Raises no StoreFailed."""
-        waited = len(self._waiting)
-        if waited < WAITING_MAX:
+    def add(self, call: Callable[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> None:
+        """Have it written with the next `flush`, after all that wait."""
+        if len(self._waiting) < WAITING_MAX:
             self._waiting.append(partial(call, *args, **kwargs))
+
+    async def flush(self) -> bool:
+        """Write all that waits, or let it wait on; whether nothing waits now. Raises no
+        StoreFailed."""
         while self._waiting:
-            first = self._waiting.popleft()
+            batch = list(islice(self._waiting, TOGETHER_MAX))
             try:
-                await self._store.run(first)
+                await self._store.run(self._write, batch)
             except StoreFailed as error:
-                self._waiting.appendleft(first)
-                if not waited:
+                if not self._failed:
                     log.warning(
                         "events and decisions wait until the database takes them: %s", error
                     )
-                return
+                self._failed = True
+                return False
+            for _ in batch:
+                self._waiting.popleft()
+            self._failed = False
+        return True
+
+    def _write(self, batch: list[Callable[[], Any]]) -> None:
+        try:
+            with self._store.database.together():
+                for call in batch:
+                    call()
+        except StoreFailed:
+            raise
+        except Exception:  # one of them is faulty: that one is lost, and holds up no other
+            for call in batch:
+                self._write_alone(call)
+
+    def _write_alone(self, call: Callable[[], Any]) -> None:
+        try:
+            call()
+        except StoreFailed:
+            raise
+        except Exception:
+            log.exception("what has happened cannot be written")

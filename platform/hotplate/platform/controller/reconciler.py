@@ -34,6 +34,8 @@ from hotplate.platform.spec.annotations import binary_of
 from hotplate.platform.store.parts import Store
 from hotplate.platform.store.records import Deployment, RolloutOutcome
 
+RETRY_S = 1.0
+"""Pause after a step that failed for a reason of our own (disk full, database locked)."""
 DAY_S = 86_400.0
 """Nothing that is known now is waited for longer than this at once."""
 
@@ -72,23 +74,24 @@ class Reconciler:
         outlived = state is not None and state.outlived(self._engine.replicas())
         expired = state is not None and _token_ends_s(state) <= 0.0
         if state is None or outlived or expired or self._states.is_stale(deployment_id):
+            await self._recorder.flush()  # else it would be read as it was before the last steps
             self._states.clear_stale(deployment_id)
             state = await self.load(deployment_id)
         if state is None:
             return
         replicas = state.mine(self._engine.replicas())
         state.next_at = None
-        await self._recorder.record_problems(state, replicas)
+        self._recorder.record_problems(state, replicas)
         now = asyncio.get_running_loop().time()
         ends_s = _token_ends_s(state)
         state.look_by(None if ends_s == math.inf else now + min(ends_s, DAY_S))
-        await self._follow_reports(state, replicas, now)
+        self._follow_reports(state, replicas, now)
         if (binary := binary_of(state.deployment.labels)) is not None:
             readings = self._queries.follow(deployment_id, binary)
-            await self._recorder.asked(state, binary, readings)
+            self._recorder.asked(state, binary, readings)
         self._count_tasks(state)
         overdue = state.overdue(replicas, now)
-        await self._recorder.cut(state, overdue)
+        self._recorder.cut(state, overdue)
         # A grant holds for the instant that it was made from, because the engine makes and stops
         # replicas meanwhile: between the two nothing is awaited, what happened is written later.
         recommended, granted, step = self._decide(state, overdue)
@@ -96,8 +99,8 @@ class Reconciler:
             if service := state.find(scale.key):
                 self._allocations.note_order(service.workload, scale.count)
                 await self._engine.scale(service.workload, scale.count, remove=scale.remove)
-        await self._recorder.granted(state, granted)
-        await self._recorder.decided(state, recommended, now)
+        self._recorder.granted(state, granted)
+        self._recorder.decided(state, recommended, now)
         await self._conclude(state, step)
 
     def foresee(self, deployment_ids: Iterable[int]) -> bool:
@@ -145,7 +148,7 @@ class Reconciler:
         """On what drains: it has longer to end while one runs."""
         state.tasks = {r: n for r in state.draining if (n := self._gateways.tasks(r))}
 
-    async def _follow_reports(
+    def _follow_reports(
         self, state: DeploymentState, replicas: Sequence[Replica], now: float
     ) -> None:
         """While a route has no owner, nobody can say who is out."""
@@ -154,9 +157,9 @@ class Reconciler:
         demands = {route.name: self._gateways.demand(route.name) for route in state.routes}
         known = {name: demand for name, demand in demands.items() if demand is not None}
         news = state.follow_slots(replicas, known.values())
-        await self._recorder.counted(state, news)
+        self._recorder.counted(state, news)
         if len(known) == len(demands):
-            await self._recorder.reported(state, known, replicas, now)
+            self._recorder.reported(state, known, replicas, now)
 
     async def _conclude(self, state: DeploymentState, step: NextStep) -> None:
         deployment = state.deployment
@@ -165,16 +168,13 @@ class Reconciler:
         if step.status == "terminated" and deployment.serving is not None:
             await self._store.run(self._store.revisions.stop_serving, deployment.id)
             self._states.mark_stale(deployment.id)
-        if (step.status, step.reason) != (deployment.status, deployment.reason):
-            await self._store.run(
-                self._store.deployments.set_status, deployment.id, step.status, step.reason
-            )
-            self._states.mark_stale(deployment.id)
-        if step.status != deployment.status:
-            because = f": {step.reason}" if step.reason else ""
-            events.info("%s: it is %s%s", deployment.name, step.status, because)
-        if step.status not in UNSETTLED and not self._states.is_stale(deployment.id):
-            state.settled.set()
+        self._recorder.found(state, step.status, step.reason)
+        if step.status not in UNSETTLED and not state.settled.is_set():
+            written = await self._recorder.flush()  # for those who read it then
+            if not written:
+                state.look_by(asyncio.get_running_loop().time() + RETRY_S)
+            elif not self._states.is_stale(deployment.id):
+                state.settled.set()
         if step.is_gone:
             await self._forget(state)
             events.info("%s: nothing is left of it, as it was deleted", deployment.name)
@@ -184,6 +184,7 @@ class Reconciler:
     async def _forget(self, state: DeploymentState) -> None:
         """Nothing is left of a deleted deployment, so nothing is kept of it either."""
         deployment = state.deployment
+        await self._recorder.flush()  # else it would be written after this
         await self._store.run(self._store.learnt.forget, state.memory_prefix)
         await self._store.run(self._store.deployments.forget, deployment.id)
         self._states.forget(deployment.id)
@@ -198,6 +199,7 @@ class Reconciler:
         event = f"revision {latest.number}: {verdict.reason}"
         if verdict.outcome is RolloutOutcome.FAILED:
             event = failed(deployment, verdict.reason)
+        await self._recorder.flush()  # in the order in which it has happened
         await self._store.run(
             self._store.revisions.conclude_rollout,
             latest.id,

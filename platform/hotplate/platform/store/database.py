@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
@@ -53,6 +54,7 @@ class Database:
             why = " ".join(str(getattr(error, "orig", error)).split())
             raise StoreFailed(f"the database {_shown(url)} cannot be opened ({why})") from error
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="store")
+        self._joint: ContextVar[Session | None] = ContextVar("joint", default=None)
         self.failed = False
         """Whether a transaction has failed; only a write that is tried on purpose clears it."""
 
@@ -71,10 +73,15 @@ class Database:
 
     @contextmanager
     def session(self) -> Iterator[Session]:
-        """One transaction: committed at the end of the block, undone by any exception.
+        """One transaction: committed at the end of the block, undone by any exception. Within
+        `together` it is a part of that one.
 
         Raises StoreFailed.
         """
+        if (joint := self._joint.get()) is not None:
+            yield joint
+            joint.flush()
+            return
         try:
             with Session(self._engine) as session, session.begin():
                 yield session
@@ -84,6 +91,16 @@ class Database:
                 f"the database cannot be used now ({' '.join(str(error.orig).split())}); "
                 "nothing was changed, so try again when it can"
             ) from error
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """One transaction of all that this thread has within the block. Raises StoreFailed."""
+        with self.session() as session:
+            token = self._joint.set(session)
+            try:
+                yield
+            finally:
+                self._joint.reset(token)
 
     def settle_races(self, work: Callable[[Session], T]) -> T:
         """Runs `work` in a transaction; again when a unique constraint says we lost a race."""

@@ -178,12 +178,23 @@ class Deployments(StorePart):
             row = session.get(DeploymentRow, deployment_id)
             return None if row is None else deployment_record(session, row)
 
-    def set_status(self, deployment_id: int, status: str, reason: str) -> None:
+    def set_status(self, deployment: Deployment, status: str, reason: str) -> None:
+        """Keep what was found of the deployment as it was read; one that somebody has changed since
+        keeps the status that it has got with the change."""
+        newer = select(RevisionRow.id).where(
+            RevisionRow.deployment_id == deployment.id,
+            RevisionRow.number > deployment.latest.number,
+        )
         with self._database.session() as session:
             session.execute(
                 update(DeploymentRow)
-                .where(DeploymentRow.id == deployment_id)
+                .where(
+                    DeploymentRow.id == deployment.id,
+                    DeploymentRow.wanted == deployment.wanted,
+                    ~newer.exists(),
+                )
                 .values(status=status, reason=reason)
+                .execution_options(synchronize_session=False)
             )
 
     def forget(self, deployment_id: int) -> None:
