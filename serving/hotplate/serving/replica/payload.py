@@ -7,6 +7,7 @@ library, safetensors, torch and what bentoml brings.
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import uuid
@@ -31,15 +32,23 @@ PAYLOAD = (
 
 def make_payload(root: Path) -> Path:
     """The folder to put on a replica's `PYTHONPATH`, made under `root` once per content."""
+    name, contents = _payload()
+    folder = root / name
+    if not folder.exists():
+        _write(folder, contents)
+    return folder
+
+
+@functools.cache
+def _payload() -> tuple[str, dict[PurePosixPath, bytes]]:
+    """Its name, which is its content's, and its files: read once, as every start asks for it, and
+    they go with the modules that this process has imported."""
     sources = dict(sorted(source for part in PAYLOAD for source in _sources(part)))
     contents = {place: path.read_bytes() for place, path in sources.items()}
     digest = blake3()
     for place, content in contents.items():
         digest.update(f"{place}\0{len(content)}\0".encode() + content)
-    folder = root / digest.hexdigest()[:32]
-    if not folder.exists():
-        _write(folder, contents)
-    return folder
+    return digest.hexdigest()[:32], contents
 
 
 def _sources(part: str) -> Iterator[tuple[PurePosixPath, Path]]:

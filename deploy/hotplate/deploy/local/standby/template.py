@@ -8,6 +8,7 @@ forked goes on when it ends. Its folder and control groups stay as long as any o
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
@@ -29,7 +30,9 @@ LOOK_S = 0.25
 """Between two looks at a template that does not answer."""
 LONGEST_S = 30.0
 """For one fork, while the template forks others: so long are 200 at once on a small machine."""
-
+FORKS_AT_ONCE = len(os.sched_getaffinity(0)) + 1
+"""The others wait for their turns: if all shared the cores, the first would be as late as the last.
+One more than there are cores, as each waits for others now and then."""
 
 Give = Callable[[WarmChannel], Awaitable[None]]
 
@@ -51,6 +54,7 @@ class TemplateProcess(WarmProcess):
     ) -> None:
         super().__init__(template, process, host, channel=channel, scope=scope)
         self._family = family
+        self._turns = asyncio.Semaphore(FORKS_AT_ONCE)
         self._answered_at = 0.0
         self._spent = ""
         """Why it forks nothing any more."""
@@ -101,6 +105,17 @@ class TemplateProcess(WarmProcess):
         resources: Resources,
     ) -> tuple[Process, ProcessScope]:
         """Have it fork the replica. When this fails, nothing of the fork is left."""
+        async with self._turns:
+            return await self._start_replica(replica, command, env, listener, resources)
+
+    async def _start_replica(
+        self,
+        replica: str,
+        command: Command,
+        env: Mapping[str, str],
+        listener: socket.socket,
+        resources: Resources,
+    ) -> tuple[Process, ProcessScope]:
         self._look(asyncio.get_running_loop().time())
         records, cgroups = self._host.records, self._host.cgroups
         records.note_birth(replica, self.id)

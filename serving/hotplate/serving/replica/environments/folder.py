@@ -101,8 +101,12 @@ class EnvironmentFolder:
         self._write("taken", {"manifest": manifest, **about})
 
     def note_modules(self, names: Iterable[str]) -> None:
+        noted = list(names)
+        with suppress(OSError, ValueError):
+            if json.loads(self.modules.read_bytes()) == noted:  # as most starts find it
+                return
         # Standbys read it, as other users, whatever our umask says.
-        self._write(self.modules.name, list(names), mode=0o644)
+        self._write(self.modules.name, noted, mode=0o644)
 
     def _read(self, name: str) -> dict[str, str]:
         content = json.loads((self.path / name).read_bytes())
