@@ -203,7 +203,7 @@ async def test_of_many_routes_only_those_with_news_are_looked_at(plane: Plane) -
     async def news(version: int, **other: RouteDemand) -> set[str]:
         plane.changed.clear()
         report = DemandReport(version, idle | {f"acme/{name}": d for name, d in other.items()})
-        await one.send_json(report.to_json())
+        await one.send_json(report.to_json(0.0))
         await until(lambda: plane.changed)
         return plane.changed[0]
 
