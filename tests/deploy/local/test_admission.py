@@ -133,6 +133,20 @@ async def test_where_all_write_those_go_first_that_have_asked_for_nothing(tmp_pa
         assert runs(pid)
 
 
+async def test_a_template_takes_its_share_and_all_of_it_once_its_forks_have_ended(
+    tmp_path: Path,
+) -> None:
+    async with templated(tmp_path, hoarding(), SHARE, MACHINE) as engine:
+        await forks_of(engine, tmp_path, 3)
+        view = await pool(engine, lambda view: view.memory_bytes < 50 * MIB)
+        assert engine.footprint_bytes(workload("b").key) < 60 * MIB
+        assert engine.footprint_bytes(workload("c").key) == 0, "not known"
+        await engine.scale(workload("b"), 0)
+        await pool(engine, lambda again: again.memory_bytes > 100 * MIB)
+        assert template_pid(tmp_path)
+        assert view.templates == 1
+
+
 async def test_a_fork_that_fails_waits_where_there_is_no_room_for_it_alone(tmp_path: Path) -> None:
     runtime = hoarding()
     assert runtime.warm is not None

@@ -24,6 +24,7 @@ from hotplate.deploy.workload import Resources
 from tests.support.deploy.fake_runtime import MACHINE, QUICK, FakeRuntime, workload
 from tests.support.deploy.running import pid_of, runs, started, states, until
 from tests.support.patience import PATIENCE_S
+from tests.support.patience import until as eventually
 from tests.support.processor import cpu_s
 
 S = ReplicaState
@@ -87,6 +88,22 @@ async def test_a_replica_within_its_memory_is_left_alone(tmp_path: Path, kind: s
         await engine.scale(workload(resources=SMALL, eats_mib=30), 1)
         (replica,) = await until(engine, states(S.READY))
         assert replica.restarts == 0
+
+
+@both
+async def test_the_memory_of_all_its_processes_is_read_and_counts_unless_it_asked_for_some(
+    tmp_path: Path, kind: str
+) -> None:
+    async with running(tmp_path, enclosing(tmp_path, kind)) as engine:
+        await engine.scale(workload("asks", resources=SMALL, eats_mib=20), 1)
+        await engine.scale(workload("free", eats_mib=100, eats_in_child=True), 1)
+        await until(engine, states(S.READY, S.READY))
+        await eventually(lambda: all(each.memory_bytes for each in engine.replicas()))
+        sizes = {each.key.deployment: each.memory_bytes for each in engine.replicas()}
+        assert 20 * MIB < sizes["asks"] < 60 * MIB
+        await eventually(lambda: engine.replicas()[1].memory_bytes > 100 * MIB)
+        taken_bytes = engine.capacity()["here"].taken.memory_bytes
+        assert taken_bytes == 64 * MIB + engine.replicas()[1].memory_bytes
 
 
 async def test_all_replicas_together_get_no_more_than_the_machine_gives(tmp_path: Path) -> None:
