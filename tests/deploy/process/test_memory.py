@@ -114,5 +114,12 @@ def test_where_no_proportional_size_is_told_the_resident_one_counts(
     assert memory_of([7], tmp_path) == Memory(127 << 10, 127 << 10)
 
 
+def test_a_reading_that_gets_too_dear_goes_on_with_resident_sizes() -> None:
+    with family("taken(size)", ["0", "0"]) as pids:
+        assert memory_of(pids).own_bytes < 60 * MIB + 3 * SLACK_BYTES
+        dear = memory_of(pids, longest_s=0)
+        assert dear.own_bytes == dear.alone_bytes >= 3 * 60 * MIB
+
+
 def test_what_is_gone_takes_nothing(tmp_path: Path) -> None:
     assert memory_of([7], tmp_path) == Memory()

@@ -13,7 +13,7 @@ _METRICS: Sequence[tuple[str, str, Callable[[StandbyView], float]]] = (
     ("ready_count", "Warm processes that wait for a replica", lambda view: view.ready),
     ("making_count", "Processes that are getting warm", lambda view: view.making),
     ("wanted_count", "Warm processes that there should be", lambda view: view.wanted),
-    ("memory_bytes", "Memory that they take", lambda view: view.memory_bytes),
+    ("memory_bytes", "Memory that is their own", lambda view: view.memory_bytes),
     ("hits_count", "Starts of the last seven days that had one", lambda view: view.hits),
     ("templates_count", "Those of them that fork replicas", lambda view: view.templates),
     ("forks_count", "Replicas that were forked by this platform", lambda view: view.forks),
