@@ -17,6 +17,7 @@ from hotplate.deploy.process.detached import Process
 from tests.deploy.local.test_engine import running
 from tests.support.deploy.fake_runtime import MACHINE, QUICK, FakeRuntime, workload
 from tests.support.deploy.running import pid_of, runs, states, until
+from tests.support.patience import until as eventually
 
 S = ReplicaState
 
@@ -126,3 +127,25 @@ async def test_a_recycled_pid_is_not_touched(tmp_path: Path) -> None:
     assert not runs(pid), "it is found by its environment"
     assert runs(stranger.pid)
     await stranger.terminate(5)
+
+
+async def test_what_replicas_take_of_the_memory_is_known_to_the_next_engine(tmp_path: Path) -> None:
+    key = workload().key
+    async with running(tmp_path) as first:
+        await first.scale(workload(eats_mib=30), 1)
+        await until(first, states(S.READY))
+        await eventually(lambda: first.footprint_bytes(key) > 0)
+        size_bytes = first.footprint_bytes(key)
+    assert size_bytes > 30 << 20
+    async with running(tmp_path) as second:
+        assert second.footprint_bytes(key) == size_bytes
+        await second.scale(workload(), 1)
+        await until(second, states(S.READY))
+        assert 30 << 20 < second.capacity()["here"].taken.memory_bytes < 100 << 20
+
+
+@pytest.mark.parametrize("written", ["", "[]", '{"services": 3}', '{"services": [["a", 1]]}'])
+async def test_what_cannot_be_read_of_it_is_learnt_again(tmp_path: Path, written: str) -> None:
+    (tmp_path / "memory.json").write_text(written)
+    async with running(tmp_path) as engine:
+        assert engine.footprint_bytes(workload().key) == 0

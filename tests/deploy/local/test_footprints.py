@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from typing import Any
+
+import pytest
 
 from hotplate.deploy.local.footprints import FRESH_S, SERVICES_KEPT, Footprints, MemoryReading
 from hotplate.deploy.process.memory import Memory
@@ -93,3 +97,21 @@ def test_the_service_that_was_read_least_recently_is_forgotten() -> None:
         footprints.note({key: [reading(1)]})
     assert footprints.of(keys[0]) is not None
     assert footprints.of(keys[1]) is None
+
+
+def test_what_is_known_comes_back() -> None:
+    footprints = Footprints()
+    footprints.note({KEY: [reading(10, 110, forked=True)]})
+    again = Footprints(json.loads(json.dumps(footprints.to_json())))
+    footprint = again.of(KEY)
+    assert footprint is not None
+    assert (footprint.own_bytes, footprint.alone_bytes) == (10 * MIB, 110 * MIB)
+    assert footprint.warm is None
+    again.note({KEY: [reading(9)]})
+    assert own_mib(again) == 10, "it is as steady as if it had not been away"
+
+
+@pytest.mark.parametrize("kept", [[1], [["a", "b", "c", 1]], [["a", "b", "c", "x", 1]], 7])
+def test_what_is_no_footprint_is_refused(kept: Any) -> None:
+    with pytest.raises((ValueError, TypeError)):
+        Footprints(kept)

@@ -7,17 +7,24 @@ and then with what is its own (`memory_watch`). `placement` decides.
 
 from __future__ import annotations
 
+import json
+import logging
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 
 from hotplate.deploy.engine import Node, ReplicaState
 from hotplate.deploy.local.footprints import Footprints, MemoryReading
 from hotplate.deploy.local.machine import Machine
 from hotplate.deploy.local.memory_watch import Measured
 from hotplate.deploy.local.placement import Applicant, Expected, Place, place, sum_of
+from hotplate.deploy.local.records import Records
 from hotplate.deploy.local.replica import LocalReplica
 from hotplate.deploy.local.standby.pools import StandbyPools
 from hotplate.deploy.workload import Resources, WorkloadKey
+
+log = logging.getLogger(__name__)
 
 Replicas = Mapping[str, LocalReplica]
 
@@ -25,12 +32,16 @@ Replicas = Mapping[str, LocalReplica]
 class Admission:
     """Of one engine."""
 
-    def __init__(self, machine: Machine, replicas: Replicas, standbys: StandbyPools) -> None:
+    def __init__(
+        self, machine: Machine, records: Records, replicas: Replicas, standbys: StandbyPools
+    ) -> None:
         """`replicas` are all that there are, at any time."""
         self._machine = machine
+        self._records = records
         self._replicas = replicas
         self._standbys = standbys
-        self._footprints = Footprints()
+        self._footprints = _recalled(records.memory_file)
+        self._saved = self._footprints.to_json()
 
     def admit(self, now: float) -> None:
         """Start the pending replicas that fit, tell the others why they wait."""
@@ -94,6 +105,10 @@ class Admission:
                     replica.place = replace(replica.place, memory_bytes=own_bytes)
                 readings.setdefault(replica.workload.key, []).append(reading)
         self._footprints.note(readings)
+        if (known := self._footprints.to_json()) != self._saved:
+            with suppress(OSError):  # a full disk: it is learnt again
+                self._records.save_memory({"services": known})
+                self._saved = known
 
     def footprint_bytes(self, key: WorkloadKey) -> int:
         """As the engine's."""
@@ -120,6 +135,19 @@ class Admission:
             return Expected()
         forked = self._standbys.has_template(footprint.warm)
         return Expected(footprint.alone_bytes, footprint.own_bytes if forked else 0)
+
+
+def _recalled(file: Path) -> Footprints:
+    """What the last engine knew; nothing where that cannot be read."""
+    try:
+        return Footprints(json.loads(file.read_text())["services"])
+    except FileNotFoundError:
+        return Footprints()
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        log.warning(
+            "what replicas took of the memory cannot be read and is learnt again: %s", error
+        )
+        return Footprints()
 
 
 def _is_unmeasured(one: LocalReplica) -> bool:

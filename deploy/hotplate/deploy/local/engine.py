@@ -89,7 +89,7 @@ class LocalEngine(Engine):
             changed=self._standbys_changed,
         )
         """The warm processes of this machine, which become its replicas."""
-        self._admission = Admission(machine, self._replicas, self.standbys)
+        self._admission = Admission(machine, host.records, self._replicas, self.standbys)
         self._memory = MemoryWatch(
             self._admission.measured, self._memory_read, self._settings.memory
         )

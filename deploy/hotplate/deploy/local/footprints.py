@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
+from typing import Any
 
 from hotplate.deploy.process.memory import Memory
 from hotplate.deploy.runtime import Warm
@@ -52,8 +53,20 @@ class Footprint:
 class Footprints:
     """Of all services, whatever their revision: the next one is much like the last."""
 
-    def __init__(self) -> None:
-        self._known: dict[_Service, Footprint] = {}
+    def __init__(self, kept: Sequence[Sequence[Any]] = ()) -> None:
+        """`kept` is what an earlier one knew (its `to_json`). Raises ValueError and TypeError if it
+        is anything else."""
+        self._known: dict[_Service, Footprint] = {
+            (str(organization), str(deployment), str(service)): Footprint(
+                int(own), int(alone), None
+            )
+            for organization, deployment, service, own, alone in kept
+        }
+
+    def to_json(self) -> list[list[Any]]:
+        """What is known, for the next one; not what the last starts could have been from."""
+        known = sorted(self._known.items(), key=lambda item: item[0])
+        return [[*service, one.own_bytes, one.alone_bytes] for service, one in known]
 
     def of(self, key: WorkloadKey) -> Footprint | None:
         """None where no replica of it has been read."""

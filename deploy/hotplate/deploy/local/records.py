@@ -10,6 +10,7 @@
 <dir>/ended/<id>.log              logs of replicas that are gone
 <dir>/standbys/<id>/              of a standby: log, work/; goes with the replica that it becomes
 <dir>/standbys.json               what standbys are for, and when they were needed
+<dir>/memory.json                 what new replicas of each service have taken of the memory
 """
 
 from __future__ import annotations
@@ -63,6 +64,7 @@ class Records:
         self._ended = directory / "ended"
         self._standbys = directory / "standbys"
         self.standbys_file = directory / "standbys.json"
+        self.memory_file = directory / "memory.json"
         self.living: set[str] = set()
         """Templates that run: their folders stay, whatever has been forked and has ended."""
         for folder in (self._replicas, self._ended, self._standbys):
@@ -122,6 +124,10 @@ class Records:
     def save_standbys(self, content: Mapping[str, Any]) -> None:
         """Write the file of what standbys are for; a crash leaves the old one or the new one."""
         _write(self.standbys_file, content)
+
+    def save_memory(self, content: Mapping[str, Any]) -> None:
+        """Write the file of what replicas take of the memory, in the same way."""
+        _write(self.memory_file, content)
 
     def end_standby(self, standby: str) -> None:
         """Remove its folder, unless it is a template that runs, or of which a replica was born."""
