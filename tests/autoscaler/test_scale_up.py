@@ -9,6 +9,8 @@ import pytest
 
 from hotplate.autoscaler.decider import Decider
 from hotplate.autoscaler.policy import Behavior, Cause, Demand, Policy, Replicas
+from hotplate.autoscaler.rules.proposal import Proposal
+from hotplate.autoscaler.rules.scale_rate import ScaleRate
 from tests.autoscaler.deciding import IDLE, ONE, after, asleep, decided
 
 # From zero
@@ -26,22 +28,33 @@ def test_a_burst_at_zero_starts_as_many_as_its_queue_justifies() -> None:
     assert after(asleep(Policy(0, 9)), long, 0, 50.0).desired == 4
 
 
-def test_a_burst_starts_in_steps_of_four_or_double_per_fifteen_seconds() -> None:
-    decider, burst = asleep(Policy(0, 50)), Demand(queued=40, service_s=60.0)
+@pytest.mark.parametrize(
+    "behavior, step_s", [(None, 5.0), (Behavior.FAST, 15.0)], ids=["ours", "BentoCloud's"]
+)
+def test_a_burst_starts_in_steps_of_four_or_double(
+    behavior: Behavior | None, step_s: float
+) -> None:
+    policy = Policy(0, 50, scale_up_behavior=behavior)
+    decider, burst = asleep(policy), Demand(queued=40, service_s=60.0)
     decider.observe(burst, 20.0)
     first = decider.decide(Replicas(), 20.0)
     assert (first.desired, first.cause) == (4, Cause.WAKE)
-    assert "40 proposed, at most +100 % or +4 in 15 s" in first.reason
+    assert f"40 proposed, at most +100 % or +4 in {step_s:.0f} s" in first.reason
+    steps = [(0.99, 4), (1.0, 4), (1.99, 8), (2.0, 8), (3.0, 16)]
     desired = [
-        decider.decide(Replicas(0, (now,) * live), now).desired
-        for now, live in [(34.9, 4), (35.0, 4), (49.9, 8), (50.0, 8), (65.0, 16)]
+        decider.decide(Replicas(0, (20.0,) * live), 20.0 + turn * step_s).desired
+        for turn, live in steps
     ]
     assert desired == [4, 8, 8, 16, 32]
 
 
-def test_what_a_step_has_cut_is_decided_again_when_the_step_is_over() -> None:
+@pytest.mark.parametrize("behavior, full_at", [(None, 30.0), (Behavior.FAST, 50.0)])
+def test_what_a_step_has_cut_is_decided_again_when_the_step_is_over(
+    behavior: Behavior | None, full_at: float
+) -> None:
     """Nothing else would be a reason: all replicas start, and no request comes or ends."""
-    decider, burst = asleep(Policy(0, 50)), Demand(queued=16, service_s=60.0)
+    policy = Policy(0, 50, scale_up_behavior=behavior)
+    decider, burst = asleep(policy), Demand(queued=16, service_s=60.0)
     now, live, found = 20.0, 0, []
     decider.observe(burst, now)
     while live < 16:
@@ -51,7 +64,19 @@ def test_what_a_step_has_cut_is_decided_again_when_the_step_is_over() -> None:
         if decision.next_at is None:
             break
         now = decision.next_at
-    assert [at for at, desired in found if desired == 16] == [50.0]
+    assert [at for at, desired in found if desired == 16] == [full_at]
+
+
+def test_what_is_only_expected_keeps_the_longer_step() -> None:
+    """Two replicas for what is there; as many again for what would come at this pace."""
+    scale_rate = ScaleRate(Policy(0, 50), 0, 20.0)
+    proposal = Proposal(20, Cause.QUEUED, lambda: "", forecast=14)
+    found = []
+    for now in (20.0, 25.0, 30.0, 35.0, 50.0):
+        granted = scale_rate.grant(proposal, 0, 0, now)
+        scale_rate.decided(granted.replicas, now)
+        found.append(granted.replicas)
+    assert found == [4, 6, 6, 8, 16]
 
 
 def bursts(policy: Policy, memory: dict[str, Any] | None = None) -> list[list[int]]:

@@ -86,4 +86,4 @@ def test_requests_that_keep_coming_to_a_sleeping_model_are_reckoned_with_before_
 
 def test_of_a_burst_that_has_ended_no_more_is_expected() -> None:
     burst = [0.25 * i for i in range(1, 21)]
-    assert desired_when_woken(burst, 6.0) == desired_when_woken(burst, 12.0)
+    assert desired_when_woken(burst, 5.25) == desired_when_woken(burst, 8.0)

@@ -183,19 +183,20 @@ class DemandRule:
         if older := lasts_s > pace.service_s:
             pace = pace._replace(service_s=lasts_s)
         coming = int(self._growth.per_s(now) * pace.cold_start_s / 2) if queued else 0
+        late, useful, worth = self._starts(demand, replicas, pace, now)
+        there = max(useful, worth)
         if coming:
             demand = demand._replace(queued=queued + coming)
-        late = late_requests(demand, replicas, pace, now)
-        useful = useful_starts(late, pace)
-        worth = worthwhile_starts(
-            demand, replicas, pace, self.price_s, now, self._max_replicas - live
-        )
+            late, useful, worth = self._starts(demand, replicas, pace, now)
+        forecast = max(useful, worth) - there
         waiting = f"{count(queued, 'request')} queued" + (f" and {coming} coming" if coming else "")
         if older:
             waiting += f", those that run say that one takes {seconds(lasts_s)}"
         if live == 0:
             needed = max(1, useful, worth)
-            return Proposal(needed, Cause.WAKE, lambda: f"{waiting} and no replica")
+            return Proposal(
+                needed, Cause.WAKE, lambda: f"{waiting} and no replica", forecast=forecast
+            )
         if worth > useful:
             return Proposal(
                 live + worth,
@@ -204,6 +205,7 @@ class DemandRule:
                     f"{waiting}, {count(worth, 'more replica')} would save waiting "
                     f"worth more than a start of {seconds(pace.cold_start_s)}"
                 ),
+                forecast=forecast,
             )
         if not useful:
             return Proposal(
@@ -218,7 +220,17 @@ class DemandRule:
                 f"{waiting}, {late} would wait longer than "
                 f"{HORIZON} x the {seconds(pace.cold_start_s)} that a new replica needs"
             ),
+            forecast=forecast,
         )
+
+    def _starts(
+        self, demand: Demand, replicas: Replicas, pace: StartPace, now: float
+    ) -> tuple[int, int, int]:
+        """The late requests, the starts that are useful for them, and those that are worthwhile."""
+        late = late_requests(demand, replicas, pace, now)
+        most = self._max_replicas - replicas.live
+        worth = worthwhile_starts(demand, replicas, pace, self.price_s, now, most)
+        return late, useful_starts(late, pace), worth
 
     def _average(self, demand: Demand, replicas: Replicas, now: float) -> Proposal:
         """Mean demand over what a replica should carry, once the mean has exceeded what the ready

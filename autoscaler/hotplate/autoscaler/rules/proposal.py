@@ -19,6 +19,8 @@ class Proposal(NamedTuple):
     figures only, and to no state that changes."""
     next_at: float = math.inf
     """When the proposal may change without an event (loop seconds)."""
+    forecast: int = 0
+    """How many of the replicas are for requests that are expected and not there yet."""
 
     def limited_to(self, replicas: int, why: str, next_at: float = math.inf) -> Proposal:
         """This proposal, granted in part; `why` says what limits it."""
