@@ -35,7 +35,9 @@ def test_the_record_of_an_environment_does_not_grow_with_the_bentos_that_have_us
     for at, bento in enumerate(("a", "b", "c", "d")):
         usage.note("env", bento)
         os.utime(tmp_path / "env" / bento, (at, at))
-    usage.trim("env", {"b"})
-    assert usage.read() == [use("env", 3, "b", "d")]
+    usage.trim("env", {"b", "c"})
+    assert usage.read() == [use("env", 3, "b", "c")], "the time of d's use is kept, not its record"
+    usage.trim("env", set())
+    assert usage.read() == [use("env", 3, "c")]
     usage.forget("env")
     assert usage.read() == []

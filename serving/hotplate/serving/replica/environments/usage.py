@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Set
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,11 +50,14 @@ class Usage:
         folder.rmdir()
 
     def trim(self, environment: str, wanted: Set[str]) -> None:
-        """Removes the records of bentos that are no longer wanted, except for the latest use."""
-        files = sorted((self._root / environment).iterdir(), key=lambda file: file.stat().st_mtime)
-        for file in files[:-1]:
-            if file.name not in wanted:
-                file.unlink()
+        """Removes the records of bentos that are no longer wanted. The time of the latest use stays
+        on record: with one that is wanted, else with its own."""
+        files = sorted((self._root / environment).iterdir(), key=_used_at)
+        kept = [file for file in files if file.name in wanted] or files[-1:]
+        for file in kept[-1:]:
+            os.utime(file, (latest := _used_at(files[-1]), latest))
+        for file in set(files) - set(kept):
+            file.unlink()
 
     def read(self) -> list[Use]:
         """Every environment with a recorded use."""
@@ -64,3 +68,7 @@ class Usage:
             times = {file.name: file.stat().st_mtime for file in folder.iterdir()}
             uses.append(Use(folder.name, frozenset(times), max(times.values(), default=0.0)))
         return uses
+
+
+def _used_at(file: Path) -> float:
+    return file.stat().st_mtime
