@@ -149,3 +149,12 @@ async def test_what_cannot_be_read_of_it_is_learnt_again(tmp_path: Path, written
     (tmp_path / "memory.json").write_text(written)
     async with running(tmp_path) as engine:
         assert engine.footprint_bytes(workload().key) == 0
+
+
+async def test_what_one_has_taken_in_error_keeps_no_other_from_starting(tmp_path: Path) -> None:
+    kept = {"services": [["acme", "a", "Echo", 1 << 40, 1 << 40]]}
+    (tmp_path / "memory.json").write_text(json.dumps(kept))
+    async with running(tmp_path) as engine:
+        assert engine.footprint_bytes(workload().key) == MACHINE.capacity.memory_bytes // 2
+        await engine.scale(workload(), 1)
+        await until(engine, states(S.READY))

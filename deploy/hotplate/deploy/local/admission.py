@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from hotplate.deploy.engine import Node, ReplicaState
-from hotplate.deploy.local.footprints import Footprints, MemoryReading
+from hotplate.deploy.local.footprints import Footprint, Footprints, MemoryReading
 from hotplate.deploy.local.machine import Machine
 from hotplate.deploy.local.memory_watch import Measured
 from hotplate.deploy.local.placement import Applicant, Expected, Place, place, sum_of
@@ -23,6 +23,10 @@ from hotplate.deploy.local.records import Records
 from hotplate.deploy.local.replica import LocalReplica
 from hotplate.deploy.local.standby.pools import StandbyPools
 from hotplate.deploy.workload import Resources, WorkloadKey
+
+MOST_EXPECTED = 0.5
+"""Of the machine's memory, what a replica that asks for none is expected to take, at most: what one
+revision has taken in error must not keep the next from starting for ever."""
 
 log = logging.getLogger(__name__)
 
@@ -112,7 +116,7 @@ class Admission:
 
     def footprint_bytes(self, key: WorkloadKey) -> int:
         """As the engine's."""
-        footprint = self._footprints.of(key)
+        footprint = self._footprint(key)
         return footprint.own_bytes if footprint else 0
 
     def node(self) -> Node:
@@ -129,8 +133,19 @@ class Admission:
     def _applicant(self, one: LocalReplica, expected: Expected) -> Applicant:
         return Applicant(one.id, one.workload.key, one.workload.resources, one.created_at, expected)
 
-    def _expected(self, key: WorkloadKey) -> Expected:
+    def _footprint(self, key: WorkloadKey) -> Footprint | None:
         footprint = self._footprints.of(key)
+        if footprint is None:
+            return None
+        most_bytes = int(MOST_EXPECTED * self._machine.capacity.memory_bytes)
+        return replace(
+            footprint,
+            own_bytes=min(footprint.own_bytes, most_bytes),
+            alone_bytes=min(footprint.alone_bytes, most_bytes),
+        )
+
+    def _expected(self, key: WorkloadKey) -> Expected:
+        footprint = self._footprint(key)
         if footprint is None:
             return Expected()
         forked = self._standbys.has_template(footprint.warm)
