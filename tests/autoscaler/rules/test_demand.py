@@ -7,6 +7,7 @@ import math
 import pytest
 
 from hotplate.autoscaler.policy import Cause, Demand, Policy, Replicas
+from hotplate.autoscaler.rules.ages import OLDER
 from hotplate.autoscaler.rules.demand import (
     COLD_START_S,
     COLD_STARTS,
@@ -154,6 +155,24 @@ def test_a_proposal_may_grow_by_itself_where_replicas_are_too_few(
     rule.observe(demand, 0.0)
     next_at = rule.next_at(demand, replicas, replicas.live, 0.0)
     assert next_at == (TICK_S if is_due else math.inf)
+
+
+@pytest.mark.parametrize(
+    ("now", "next_at", "replicas"),
+    [(0.0, OLDER * 1.0, 1), (1.9, 1.9 + TICK_S, 1), (40.0, 40.0 + TICK_S, 4)],
+)
+def test_it_grows_by_itself_as_what_runs_gets_older(
+    now: float, next_at: float, replicas: int
+) -> None:
+    """Also while a replica starts: requests lasted a second each, and one runs on."""
+    rule = rule_of()
+    demand = Demand(1, 3, 1.0, oldest_at=0.0)
+    rule.observe(demand, 0.0)
+    there = Replicas(1, (0.0,))
+    assert rule.next_at(demand, there, 2, now) == max(next_at, now + TICK_S)
+    found = rule.propose(demand, Replicas(1), 1, now)
+    assert found.replicas == replicas
+    assert ("those that run say that one takes 40 s" in found.why()) is (replicas > 1)
 
 
 def test_the_formula_does_not_grow_by_itself() -> None:
