@@ -25,10 +25,11 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 async def run(flags: argparse.Namespace, folder: Path) -> Verdict:
     verdict = Verdict()
-    async with kitchens(folder, ports=flags.services + 10) as place:
+    async with kitchens(folder, ports=flags.services + 10, standby="") as place:
         urls = [await _asleep(place, f"k{n}", flags.replicas) for n in range(flags.services)]
         for number in range(flags.services):
             await place.platform.asleep(f"k{number}")
+        await place.warm()
         await _burst(urls, flags.requests, flags.within, verdict)
         starts = 0
         for number in range(flags.services):

@@ -130,7 +130,7 @@ async def run(flags: argparse.Namespace, folder: Path) -> Verdict:
         await place.deploy("victim", max_replicas=3)
         for churn in (_come_and_go, _scale_up, _kill, _fail_uploads, _leave):
             await churn(soak)
-        await until(lambda: _has_template(soak), SWEPT_S)  # it stays from then on
+        await place.warm()  # what is warm stays from then on
         before = await _at_rest(soak)
         files = census.paths(place.platform.data)
         async with steady_load(STEADY_CALLERS, f"{url}/cook", seconds=PACE_S) as load:
@@ -225,12 +225,6 @@ def _whole_request(host: str) -> bytes:
     body = b'{"seconds": 0.5}'
     head = f"POST /cook HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n"
     return head.encode() + b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
-
-
-async def _has_template(soak: Soak) -> bool:
-    """Or what takes its place on this machine."""
-    pools = (await soak.place.platform.page("standby"))["pools"]
-    return any(pool["ready"] for pool in pools)
 
 
 async def _at_rest(soak: Soak) -> Count:

@@ -12,6 +12,7 @@ from typing import Any
 from tests.support.end_to_end.laptop import Laptop
 from tests.support.end_to_end.platform_process import DEPLOYMENT_PORTS, Platform
 from tests.support.end_to_end.rough_client import Bento, RoughClient
+from tests.support.patience import until
 from tests.support.services.bentos import KITCHEN, SLEEPY
 from tests.support.services.calling import call
 
@@ -33,6 +34,14 @@ class Kitchens:
         await self.rough.deploy(name, self.bento.tag, Kitchen=service_settings(slots, **scaling))
         await self.rough.settled(name, "running", "scaled-to-zero")
         return await self.platform.url_of(name)
+
+    async def warm(self) -> None:
+        """Returns once the next replica is forked from a template, or becomes of a standby."""
+
+        async def ready() -> bool:
+            return any(pool["ready"] for pool in (await self.platform.page("standby"))["pools"])
+
+        await until(ready)
 
     async def come_and_go(self, name: str) -> dict[str, Any]:
         """Uploads, deploys, calls and deletes a bento that nobody has seen; the answer, whose
