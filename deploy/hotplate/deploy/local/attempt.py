@@ -145,6 +145,12 @@ class Attempt:
 
         Raises `PrepareFailed` and `SpawnFailed`. When cancelled, a started process goes on.
         """
+        try:
+            return await self._run(gpus, report)
+        finally:
+            self._context.standbys.start_over(self._replica)
+
+    async def _run(self, gpus: tuple[int, ...], report: Report) -> str:
         late_s = unix_now() - self.spawned_at if self.process else 0.0
         limit_s = self._workload.cold_start_timeout_s - late_s
         deadline = asyncio.get_running_loop().time() + limit_s
@@ -232,13 +238,16 @@ class Attempt:
             self.spawned_at = unix_now()
             standbys = self._context.standbys
             self.warm, process = command.warm, None
+            limit_s = self._workload.cold_start_timeout_s / 2
+            await standbys.wait_for_template(command.warm, gpus, limit_s)
             if (standby := standbys.take(command.warm, gpus)) is not None:
                 process = await self._start_from(standby, command, env, listener)
                 self.forked = process is not None and standby.is_template
             if process is None and (why := self._context.may_start_alone(self._replica)):
                 raise PrepareFailed(why, no_room=True)
             organization = self._workload.key.organization
-            standbys.started(command.warm, gpus, organization, hit=process is not None)
+            hit = process is not None
+            standbys.started(self._replica, command.warm, gpus, organization, hit=hit)
             return process or await self._spawn(command, env, listener)
 
     async def _start_from(
@@ -306,6 +315,7 @@ class Attempt:
             self.ready_at = unix_now()
             await self.read_reports()
             self._cold_start = self.phases()
+            self._context.standbys.start_over(self._replica, ready=True)
             report(ReplicaState.READY, "")
         async for health in probe.health():
             patience_s = (

@@ -9,13 +9,16 @@ import signal
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from hotplate.deploy.engine import Replica, ReplicaState
 from hotplate.deploy.local.engine import LocalEngine
+from hotplate.deploy.local.standby import pools
 from hotplate.deploy.local.standby.pool import MOST_SPENT
+from hotplate.deploy.local.standby.pools import CORES
 from hotplate.deploy.process.procfs import numbers_of
 from hotplate.deploy.sandbox.cgroups import Cgroups
 from hotplate.deploy.standbys import StandbyMode, StandbySettings
@@ -23,7 +26,7 @@ from hotplate.deploy.workload import Resources
 from tests.deploy.local.standby.test_pools import pool, proc, ready
 from tests.support.deploy.fake_runtime import MACHINE, workload
 from tests.support.deploy.running import pid_of, runs, states, until
-from tests.support.deploy.templates import forking, template_pid, templated
+from tests.support.deploy.templates import AUTOMATIC, forking, template_pid, templated
 from tests.support.patience import until as eventually
 
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root gives programs other ids")
@@ -81,6 +84,41 @@ async def test_a_template_is_made_after_the_first_start_and_forks_those_that_fol
         view = await pool(engine, lambda view: view.forks == 3)
         assert (view.templates, view.unforkable, view.starts, view.hits) == (1, "", 4, 3)
         assert template_pid(tmp_path) == template, "it stays"
+
+
+async def test_of_many_starts_at_once_most_wait_for_a_template_that_is_made_for_them(
+    tmp_path: Path,
+) -> None:
+    never_calm = replace(AUTOMATIC, calm_s=3600.0)
+    async with templated(tmp_path, forking(), never_calm) as engine:
+        await engine.scale(workload("a"), 1)
+        await until(engine, states(S.READY))
+        await engine.scale(workload("b"), CORES + 8)
+        await until(engine, states(*[S.READY] * (CORES + 9)))
+        many = [each for each in engine.replicas() if each.key.deployment == "b"]
+        forked = [each for each in many if was_forked(tmp_path, each)]
+        assert CORES <= len(many) - len(forked) < len(many), "the first have started cold"
+
+
+@pytest.mark.parametrize(
+    "knobs",
+    [
+        {"UNFORKABLE": "module 'a' has left a thread"},
+        {"TEMPLATE": "os._exit(1)"},
+        {"TEMPLATE": "signal.pause()"},
+    ],
+)
+async def test_starts_that_wait_for_a_template_that_cannot_be_had_go_on_cold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, knobs: dict[str, str]
+) -> None:
+    monkeypatch.setattr(pools, "LONGEST_WAIT_S", 1.0)
+    never_calm = replace(AUTOMATIC, calm_s=3600.0)
+    async with templated(tmp_path, forking(**knobs), never_calm) as engine:
+        await engine.scale(workload("a"), 1)
+        await until(engine, states(S.READY))
+        await engine.scale(workload("b"), CORES + 8)
+        await until(engine, states(*[S.READY] * (CORES + 9)))
+        assert not any(was_forked(tmp_path, each) for each in engine.replicas())
 
 
 async def test_a_template_and_its_forks_have_nothing_open_but_what_is_their_own(

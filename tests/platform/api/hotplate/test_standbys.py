@@ -149,7 +149,7 @@ async def test_an_organizations_quota_of_standbys_is_held(world: World) -> None:
     world.standbys.start()
     world.standbys.set(StandbySettings(StandbyMode.FIXED, 2, calm_s=1000.0))
     for _ in range(3):
-        world.standbys.started(warm, (), "acme", hit=False)
+        world.standbys.started("r1", warm, (), "acme", hit=False)
     world.desk.allow({"acme": Quota(standby=1.0), "zeta": Quota()})
     async with asyncio.timeout(PATIENCE_S):
         while world.standbys.views()[0].wanted != 1:
@@ -203,7 +203,7 @@ async def test_each_pool_is_shown_with_its_reason_hits_and_memory(world: World) 
     loop = asyncio.get_running_loop()
     assert loop.time() > 0
     for hit in (False, True, True):
-        world.standbys.started(warm, (0,), "acme", hit=hit)
+        world.standbys.started("r1", warm, (0,), "acme", hit=hit)
     shown = {
         "settings": asdict(CONFIGURED),
         "memory_bytes": 0,

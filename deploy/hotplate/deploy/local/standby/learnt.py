@@ -46,4 +46,4 @@ def _pool(kept: dict[str, Any]) -> StandbyPool:
     lists = ("argv", "reads", "writes", "layers", "template")
     given = {"template": (), **kept["warm"]}  # an older platform has written none
     warm = Warm(**given | {name: tuple(given[name]) for name in lists})
-    return StandbyPool(warm, tuple(kept["gpus"]))
+    return StandbyPool(warm, tuple(kept["gpus"]), is_proven=True)

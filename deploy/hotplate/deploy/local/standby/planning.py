@@ -65,9 +65,9 @@ class StandbyPlans:
         return {name: plan for name, plan in plans.items() if name in usable}
 
     def to_make(self, pool: StandbyPool, now: float) -> int:
-        """How many are made now."""
-        calm = now >= max(self._calm_at, pool.retry_at)
-        return pool.plan.make if pool.plan is not None and calm else 0
+        """How many are made now: none beside cold starts, but for what starts wait for."""
+        due_at = pool.retry_at if pool.waiting else max(self._calm_at, pool.retry_at)
+        return pool.plan.make if pool.plan is not None and now >= due_at else 0
 
     def pause_s(self, pools: Pools, now: float) -> float | None:
         """Until the next plan, if nothing happens before; None = for ever."""

@@ -42,6 +42,12 @@ class StandbyPool:
     """How many templates could not be forked since one of them was."""
     retry_at: float = 0.0
     """Loop time before which none is made, because one has failed."""
+    cold: set[str] = field(default_factory=set)
+    """Replicas that start without any of its members, until they are ready."""
+    is_proven: bool = False
+    """Whether a replica of it has been ready: what a template has to import is known."""
+    waiting: int = 0
+    """How many starts wait for a template."""
 
     @property
     def name(self) -> str:
@@ -79,8 +85,23 @@ class StandbyPool:
             self.ready[name] = youngest
         return youngest
 
-    def started(self, *, hit: bool) -> None:
-        """A replica has; `hit` = from one of its members."""
+    def is_crowded(self, cores: int) -> bool:
+        """Whether so many start cold that what comes now is ready sooner as a fork of a template
+        that is still to be made: the start of each takes a core's time, and that of the template no
+        more than one of theirs."""
+        might_fork = self.is_proven and not self.unforkable and not self.ready
+        return might_fork and len(self.cold) >= cores
+
+    def start_over(self, replica: str, *, ready: bool) -> None:
+        """The cold start of that replica is; nothing happens if it is not one of its."""
+        if replica in self.cold:
+            self.cold.discard(replica)
+            self.is_proven |= ready
+
+    def started(self, replica: str, *, hit: bool) -> None:
+        """The replica has; `hit` = from one of its members."""
+        if not hit:
+            self.cold.add(replica)
         if hit and not self.unforkable:
             self.forks += 1
             self.spent = 0

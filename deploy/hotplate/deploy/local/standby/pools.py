@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -25,6 +26,9 @@ from hotplate.deploy.standbys import StandbyMode, Standbys, StandbySettings, Sta
 
 SAVE_S = 60.0
 """What was learnt is written at most so often: losing a minute of it costs nothing."""
+CORES = len(os.sched_getaffinity(0))
+LONGEST_WAIT_S = 30.0
+"""Of a start for a template; one that imports a large framework takes 10 s on a busy machine."""
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +55,8 @@ class StandbyPools(Standbys):
         self._pools: dict[str, StandbyPool] = {}
         self._plans = StandbyPlans(settings, machine_bytes)
         self._wake = asyncio.Event()
+        self._planned = asyncio.Event()
+        """Set by the next round of planning, which leaves another one."""
         self._lives = StandbyLives(host, rng, self._wake.set)
         self._saved_at = 0.0
         self._shown: list[StandbyView] = []
@@ -105,6 +111,32 @@ class StandbyPools(Standbys):
             return None
         return pool.take() if pool.warm == warm else None
 
+    async def wait_for_template(
+        self, warm: Warm | None, gpus: Sequence[int], limit_s: float
+    ) -> None:
+        """Returns at once, unless so many start cold already that what starts now is ready sooner
+        as a template's fork: then when there is one, or none can be had, after `limit_s` at
+        most."""
+        pool = self._pools.get(name_of(warm, gpus)) if warm else None
+        if pool is None or pool.warm != warm or not pool.is_crowded(CORES):
+            return
+        pool.waiting += 1
+        self._wake.set()
+        try:
+            async with asyncio.timeout(min(limit_s, LONGEST_WAIT_S)):
+                await self._planned.wait()
+                while pool.making and not pool.ready:
+                    await self._planned.wait()
+        except TimeoutError:
+            log.info("%s: starts no longer wait for its template", pool.name)
+        finally:
+            pool.waiting -= 1
+
+    def start_over(self, replica: str, *, ready: bool = False) -> None:
+        """The start of that replica is: it is `ready`, or has ended."""
+        for pool in self._pools.values():
+            pool.start_over(replica, ready=ready)
+
     def drop(self, standby: WarmProcess) -> None:
         """No replica has started from it: end it, but for a template that may start others."""
         if standby.is_spent:
@@ -117,9 +149,15 @@ class StandbyPools(Standbys):
             self._wake.set()
 
     def started(
-        self, warm: Warm | None, gpus: Sequence[int], organization: str, *, hit: bool
+        self,
+        replica: str,
+        warm: Warm | None,
+        gpus: Sequence[int],
+        organization: str,
+        *,
+        hit: bool,
     ) -> None:
-        """A replica starts; `hit` = from a standby."""
+        """The replica starts; `hit` = from a standby."""
         if warm is None:
             return
         name = name_of(warm, gpus)
@@ -131,7 +169,7 @@ class StandbyPools(Standbys):
             self._lives.end_all(pool, "replicas are now started in another way")
             pool.warm, pool.found_unforkable, pool.spent = warm, "", 0
         self._plans.planner.started(name, _now(), hit=hit, organization=organization)
-        pool.started(hit=hit)
+        pool.started(replica, hit=hit)
         self._wake.set()
 
     def give_way(self, free_bytes: int, busy_gpus: Iterable[int]) -> None:
@@ -155,6 +193,8 @@ class StandbyPools(Standbys):
                 self._carry_out(_now())
             except Exception:  # a bug here must not cost the replicas anything
                 log.exception("standbys could not be planned")
+            self._planned.set()
+            self._planned = asyncio.Event()
             if _now() - self._saved_at >= SAVE_S:
                 self._save()
 
