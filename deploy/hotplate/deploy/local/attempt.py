@@ -145,12 +145,6 @@ class Attempt:
 
         Raises `PrepareFailed` and `SpawnFailed`. When cancelled, a started process goes on.
         """
-        try:
-            return await self._run(gpus, report)
-        finally:
-            self._context.standbys.start_over(self._replica)
-
-    async def _run(self, gpus: tuple[int, ...], report: Report) -> str:
         late_s = unix_now() - self.spawned_at if self.process else 0.0
         limit_s = self._workload.cold_start_timeout_s - late_s
         deadline = asyncio.get_running_loop().time() + limit_s

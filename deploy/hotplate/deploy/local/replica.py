@@ -176,6 +176,8 @@ class LocalReplica:
             self._ended(await self.attempt.run(place.gpus, self._report))
         except Exception as error:  # it becomes the replica's state, and is logged there
             await self._broken(error)
+        finally:
+            self._context.standbys.start_over(self.id)
 
     async def _broken(self, error: Exception) -> None:
         """The attempt has failed. What the machine lacks is waited for: it is no fault of the
