@@ -11,7 +11,7 @@ from typing import Protocol
 from zoneinfo import ZoneInfo
 
 from hotplate.autoscaler.rules.schedule import Floor, Schedule
-from hotplate.deploy.engine import Engine, Replica
+from hotplate.deploy.engine import Replica
 from hotplate.platform.controller.deployment_state import DeploymentState
 from hotplate.platform.controller.deployment_states import DeploymentStates
 from hotplate.platform.controller.planning.observed import Observed
@@ -41,26 +41,24 @@ class Recommender:
 
     def __init__(
         self,
-        engine: Engine,
         states: DeploymentStates,
         gateways: GatewayView,
         queries: QueryWatch,
     ) -> None:
-        self._engine = engine
         self._allocations = states.allocations
         self._scaling = states.scaling
         self._gateways = gateways
         self._queries = queries
 
     def recommend(
-        self, state: DeploymentState, overdue: frozenset[str]
+        self, state: DeploymentState, replicas: Sequence[Replica], overdue: frozenset[str]
     ) -> tuple[list[Recommendation], Observed]:
-        """What is recommended for each service, and what was observed of the deployment.
+        """What is recommended for each service, and what was observed of the deployment, which has
+        these replicas now.
 
-        Replicas in `overdue` have drained for as long as they may: they count as idle.
+        Those in `overdue` have drained for as long as they may: they count as idle.
         """
         now, wall = asyncio.get_running_loop().time(), datetime.now(UTC).timestamp()
-        replicas = state.mine(self._engine.replicas())
         state.note_begun(replicas, now, wall)
         recommended: list[Recommendation] = []
         settings = LabelSettings.of(state.deployment.labels)

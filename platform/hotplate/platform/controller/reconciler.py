@@ -59,7 +59,7 @@ class Reconciler:
         self._engine = engine
         self._states = states
         self._allocations = states.allocations
-        self._recommender = Recommender(engine, states, gateways, queries)
+        self._recommender = Recommender(states, gateways, queries)
         self._gateways = gateways
         self._queries = queries
         self._recorder = recorder
@@ -70,16 +70,17 @@ class Reconciler:
 
         Raises what the store or the engine raises; nothing is lost then, the step is repeated.
         """
-        state = self._states.get(deployment_id)
-        outlived = state is not None and state.outlived(self._engine.replicas())
+        state, there = self._states.get(deployment_id), self._engine.replicas()
+        outlived = state is not None and state.outlived(there)
         expired = state is not None and _token_ends_s(state) <= 0.0
         if state is None or outlived or expired or self._states.is_stale(deployment_id):
             await self._recorder.flush()  # else it would be read as it was before the last steps
             self._states.clear_stale(deployment_id)
             state = await self.load(deployment_id)
+            there = self._engine.replicas()
         if state is None:
             return
-        replicas = state.mine(self._engine.replicas())
+        replicas = state.mine(there)
         state.next_at = None
         self._recorder.record_problems(state, replicas)
         now = asyncio.get_running_loop().time()
@@ -93,8 +94,9 @@ class Reconciler:
         overdue = state.overdue(replicas, now)
         self._recorder.cut(state, overdue)
         # A grant holds for the instant that it was made from, because the engine makes and stops
-        # replicas meanwhile: between the two nothing is awaited, what happened is written later.
-        recommended, granted, step = self._decide(state, overdue)
+        # replicas meanwhile: since it was asked which there are nothing has been awaited, and what
+        # happened is written later.
+        recommended, granted, step = self._decide(state, there, overdue)
         for scale in step.scales:
             if service := state.find(scale.key):
                 self._allocations.note_order(service.workload, scale.count)
@@ -109,11 +111,14 @@ class Reconciler:
         it anew. Whether anything is scarce."""
         if not self._allocations.scarce:
             return False
+        there = self._engine.replicas()
         for deployment_id in deployment_ids:
             state = self._states.get(deployment_id)
             if state is not None and not self._states.is_stale(deployment_id):
                 with suppress(Exception):  # its step has the same trouble, and tells of it
-                    recommended, observed = self._recommender.recommend(state, frozenset())
+                    recommended, observed = self._recommender.recommend(
+                        state, state.mine(there), frozenset()
+                    )
                     self._allocations.request(
                         deployment_id, self._requests(state, observed, recommended)
                     )
@@ -129,15 +134,13 @@ class Reconciler:
         return resource_requests(state, observed, recommended, self._engine.footprint_bytes)
 
     def _decide(
-        self, state: DeploymentState, overdue: frozenset[str]
+        self, state: DeploymentState, there: Sequence[Replica], overdue: frozenset[str]
     ) -> tuple[list[Recommendation], Mapping[WorkloadKey, Allocation], NextStep]:
-        """What is recommended, what of it is granted, and what to do now."""
-        recommended, observed = self._recommender.recommend(state, overdue)
-        granted = self._allocations.grant(
-            state.deployment.id,
-            self._requests(state, observed, recommended),
-            self._engine.replicas(),
-        )
+        """What is recommended, what of it is granted, and what to do now; `there` are the replicas
+        of all deployments."""
+        recommended, observed = self._recommender.recommend(state, state.mine(there), overdue)
+        requests = self._requests(state, observed, recommended)
+        granted = self._allocations.grant(state.deployment.id, requests, there)
         recommended = [replace(each, grant=granted.get(each.key)) for each in recommended]
         step = plan(replace(observed, allocations=granted))
         state.drain(step.draining, asyncio.get_running_loop().time())
