@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +12,7 @@ from hotplate.platform.controller.pending_writes import PendingWrites
 from hotplate.platform.errors import StoreFailed
 from hotplate.platform.store.records import Kind
 from tests.support.control_plane.quick_store import QuickStore
+from tests.support.patience import PATIENCE_S
 from tests.support.small_disk import MIB, fill, small_disk
 
 LONG = "x" * 5000
@@ -74,4 +77,30 @@ async def test_all_of_a_round_is_one_transaction(tmp_path: Path) -> None:
     event.remove(Engine, "commit", count)
     assert [store.learnt.get(f"n{number}") for number in range(20)] == list(range(20))
     assert len(commits) == 1
+    store.close()
+
+
+async def test_what_was_being_written_when_somebody_stopped_waiting_is_written_once(
+    tmp_path: Path,
+) -> None:
+    store = QuickStore(tmp_path / "hotplate.db")
+    pending = PendingWrites(store)
+    written: list[str] = []
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slow() -> None:
+        begun.set()
+        go_on.wait(PATIENCE_S)
+        written.append("slow")
+
+    pending.add(slow)
+    flushing = asyncio.create_task(pending.flush())
+    await asyncio.to_thread(begun.wait, PATIENCE_S)
+    flushing.cancel()
+    await asyncio.wait([flushing])
+    pending.add(written.append, "next")
+    again = asyncio.create_task(pending.flush())
+    go_on.set()
+    assert await again
+    assert written == ["slow", "next"]
     store.close()

@@ -6,11 +6,11 @@ of the decision. They are lost only with the process.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from itertools import islice
 from typing import Any, ParamSpec
 
 from hotplate.platform.errors import StoreFailed
@@ -50,18 +50,18 @@ class PendingWrites:
         """Write all that waits, or let it wait on; whether nothing waits now. Raises no
         StoreFailed."""
         while self._waiting:
-            batch = list(islice(self._waiting, TOGETHER_MAX))
+            batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), TOGETHER_MAX))]
             try:
-                await self._store.run(self._write, batch)
+                # Whoever cancels us and flushes again writes nothing twice.
+                await asyncio.shield(self._store.run(self._write, batch))
             except StoreFailed as error:
+                self._waiting.extendleft(reversed(batch))
                 if not self._failed:
                     log.warning(
                         "events and decisions wait until the database takes them: %s", error
                     )
                 self._failed = True
                 return False
-            for _ in batch:
-                self._waiting.popleft()
             self._failed = False
         return True
 
