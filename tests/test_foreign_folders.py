@@ -40,6 +40,7 @@ OURS = {
     "deploy/sandbox/escape_targets.py": Ours("folders that the doctor makes for its own program"),
     "deploy/local/machine.py": KERNEL,
     "deploy/process/procfs.py": KERNEL,
+    "deploy/process/memory.py": KERNEL,
     "deploy/sandbox/builds.py": Ours(
         "the folder of packages, before a build is shown it", {"Builds.prepare": ".mkdir"}
     ),
@@ -92,6 +93,7 @@ OURS = {
         "what the engine has noted; whether an environment's interpreter is there",
         {"recall": ".exists .read_text"},
     ),
+    "deploy/local/admission.py": Ours("what the engine has noted", {"_recalled": ".read_text"}),
     "deploy/sandbox/private_places.py": Ours("folders of the machine that walls hide"),
     "deploy/sandbox/isolation.py": Ours(
         "whether a path is there; the folder `work` itself; a log, which lies beside it; folders "
@@ -177,6 +179,7 @@ OURS = {
             "EnvironmentFolder._write": ".chmod .replace .write_text",
             "EnvironmentFolder.empty": ".mkdir .touch",
             "EnvironmentFolder.found": ".is_dir",
+            "EnvironmentFolder.note_modules": ".read_bytes",
             "EnvironmentFolder.note_taken": ".mkdir",
             "attempts": ".glob .is_dir .is_symlink",
         },

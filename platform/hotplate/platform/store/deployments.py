@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import delete, func, select, update
+from sqlalchemy import delete, exists, func, select, update
 from sqlalchemy.orm import Session
 
 from hotplate.autoscaler.sharing.amounts import NOTHING, Amounts
@@ -181,7 +181,7 @@ class Deployments(StorePart):
     def set_status(self, deployment: Deployment, status: str, reason: str) -> None:
         """Keep what was found of the deployment as it was read; one that somebody has changed since
         keeps the status that it has got with the change."""
-        newer = select(RevisionRow.id).where(
+        newer = exists().where(
             RevisionRow.deployment_id == deployment.id,
             RevisionRow.number > deployment.latest.number,
         )
@@ -191,7 +191,7 @@ class Deployments(StorePart):
                 .where(
                     DeploymentRow.id == deployment.id,
                     DeploymentRow.wanted == deployment.wanted,
-                    ~newer.exists(),
+                    ~newer,
                 )
                 .values(status=status, reason=reason)
                 .execution_options(synchronize_session=False)
