@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.scenarios.readme_steps import Step, steps_of, type_in
+from tests.scenarios.readme_steps import steps_of, type_in
 from tests.support.end_to_end.laptop import Laptop, deployed
 from tests.support.end_to_end.platform_process import Platform
 from tests.support.imported_later import imported_later
@@ -44,11 +44,11 @@ def as_written(name: str, platform: Platform, laptop: Laptop) -> Iterator[tuple[
 
 @pytest.fixture(scope="module")
 def hello(platform: Platform, laptop: Laptop) -> Iterator[str]:
-    """It is the first with its environment: the client's terminal shows how that is built."""
-    with as_written("hello", platform, laptop) as (url, said):
+    """It is the first with its environment; how that is built `test_shown` looks at, as what takes
+    less than 3 s is not shown."""
+    with as_written("hello", platform, laptop) as (url, _):
         events = asyncio.run(platform.ask("hello", "/events"))
-        (built,) = [event["message"] for event in events if event["kind"] == "Building"]
-        Step("", f"{built}…uv pip install…is ready").check(said)
+        assert [event["kind"] for event in events].count("Building") == 1
         yield url
 
 
