@@ -73,13 +73,14 @@ class PendingWrites:
         except StoreFailed:
             raise
         except Exception:  # one of them is faulty: that one is lost, and holds up no other
-            for call in batch:
-                self._write_alone(call)
+            while batch:  # what is written does not wait any longer
+                self._write_alone(batch[0])
+                del batch[0]
 
     def _write_alone(self, call: Callable[[], Any]) -> None:
         try:
             call()
         except StoreFailed:
             raise
-        except Exception:
+        except Exception:  # it would fail each time
             log.exception("what has happened cannot be written")

@@ -102,14 +102,13 @@ class StandbyPools(Standbys):
 
     def has_template(self, warm: Warm | None) -> bool:
         """Whether what starts so is forked now."""
-        pool = self._pools.get(name_of(warm, ())) if warm else None
-        return pool is not None and pool.warm == warm and pool.has_template
+        pool = self._pool_of(warm, ())
+        return pool is not None and pool.has_template
 
     def take(self, warm: Warm | None, gpus: Sequence[int]) -> WarmProcess | None:
         """What this replica may start from: the caller has it do so, or `drop`s it."""
-        if warm is None or (pool := self._pools.get(name_of(warm, gpus))) is None:
-            return None
-        return pool.take() if pool.warm == warm else None
+        pool = self._pool_of(warm, gpus)
+        return None if pool is None else pool.take()
 
     async def wait_for_template(
         self, warm: Warm | None, gpus: Sequence[int], limit_s: float
@@ -117,8 +116,8 @@ class StandbyPools(Standbys):
         """Returns at once, unless so many start cold already that what starts now is ready sooner
         as a template's fork: then when there is one, or none can be had, after `limit_s` at
         most."""
-        pool = self._pools.get(name_of(warm, gpus)) if warm else None
-        if pool is None or pool.warm != warm or not pool.is_crowded(CORES):
+        pool = self._pool_of(warm, gpus)
+        if pool is None or not pool.is_crowded(CORES):
             return
         pool.waiting += 1
         self._wake.set()
@@ -181,6 +180,11 @@ class StandbyPools(Standbys):
         while (largest := self._plans.surplus(self._pools)) is not None:
             self._lives.end_all(largest, "replicas need the memory", most=1)
         self._wake.set()
+
+    def _pool_of(self, warm: Warm | None, gpus: Sequence[int]) -> StandbyPool | None:
+        """The one whose members become what starts so; None = there is none."""
+        pool = self._pools.get(name_of(warm, gpus)) if warm else None
+        return pool if pool is not None and pool.warm == warm else None
 
     async def _plan_for_ever(self) -> None:
         while True:

@@ -106,33 +106,23 @@ class TemplateProcess(WarmProcess):
     ) -> tuple[Process, ProcessScope]:
         """Have it fork the replica. When this fails, nothing of the fork is left."""
         async with self._turns:
-            return await self._start_replica(replica, command, env, listener, resources)
+            self._look(asyncio.get_running_loop().time())
+            records, cgroups = self._host.records, self._host.cgroups
+            records.note_birth(replica, self.id)
+            records.note_groups(replica, cgroups.folders(replica))
+            scope = await cgroups.make(replica, records.work(replica), resources)
 
-    async def _start_replica(
-        self,
-        replica: str,
-        command: Command,
-        env: Mapping[str, str],
-        listener: socket.socket,
-        resources: Resources,
-    ) -> tuple[Process, ProcessScope]:
-        self._look(asyncio.get_running_loop().time())
-        records, cgroups = self._host.records, self._host.cgroups
-        records.note_birth(replica, self.id)
-        records.note_groups(replica, cgroups.folders(replica))
-        scope = await cgroups.make(replica, records.work(replica), resources)
+            async def give(channel: WarmChannel) -> None:
+                await channel.give(env, command.job, listener, records.log_path(replica))
 
-        async def give(channel: WarmChannel) -> None:
-            await channel.give(env, command.job, listener, records.log_path(replica))
-
-        try:
-            return await self._fork(
-                replica, command, scope, oom_score(resources.memory_bytes), give
-            ), scope
-        except BaseException:  # also when interrupted: cleaned up, and raised again
-            await until_done(_cleared(scope))
-            records.end_birth(replica)
-            raise
+            try:
+                return await self._fork(
+                    replica, command, scope, oom_score(resources.memory_bytes), give
+                ), scope
+            except BaseException:  # also when interrupted: cleaned up, and raised again
+                await until_done(_cleared(scope))
+                records.end_birth(replica)
+                raise
 
     async def end(self) -> None:
         """What it has forked goes on."""
