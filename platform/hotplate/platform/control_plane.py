@@ -23,7 +23,7 @@ from hotplate.cache.store.blobs import BlobStore
 from hotplate.deploy.engine import Supply
 from hotplate.deploy.quantities import resources_of
 from hotplate.deploy.standbys import StandbySettings
-from hotplate.machine import descriptors
+from hotplate.machine import descriptors, heap
 from hotplate.machine.access.own_hosts import OwnHosts
 from hotplate.machine.free_space import FreeSpace
 from hotplate.platform.api.bentocloud.deployments import public_url
@@ -78,6 +78,7 @@ def run(
     `environ` says which GPUs are visible, and from which hub models come.
     """
     log_to_stderr()
+    heap.share_arenas()
     try:
         asyncio.run(serve(settings, standby, data, agent_url, environ))
     except OSError as error:
