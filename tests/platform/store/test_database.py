@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import sqlite3
 import subprocess
 import sys
@@ -136,7 +137,9 @@ async def test_a_database_that_takes_reads_only_is_named_and_used_again(
     store.identities.ensure_user("acme", "ada", "ada@example.com")
     postgresql.set_read_only(postgresql_server, True)
     try:
-        await until(lambda: not succeeds(lambda: store.learnt.put("tried", "")))
+        # A value that is there already would not be written again.
+        tries = itertools.count()
+        await until(lambda: not succeeds(lambda: store.learnt.put("tried", next(tries))))
         with pytest.raises(StoreFailed, match=r"cannot be used now .*read-only transaction"):
             store.identities.ensure_user("acme", "bob", "bob@example.com")
         with pytest.raises(StoreFailed):

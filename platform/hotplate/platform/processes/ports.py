@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import random
 import socket
+from pathlib import Path
 
 _EVERYWHERE = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "[::1]"}
+_PORTS = range(10_000, 1 << 16)
+_ENOUGH = 1000
 
 
 def is_everywhere(host: str) -> bool:
@@ -35,9 +40,23 @@ def obstacle(host: str, port: int) -> str:
 
 
 def free_port(host: str) -> int:
-    """A port that nobody uses now."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        probe.bind((host, 0))
-        port: int = probe.getsockname()[1]
-    return port
+    """A port that nobody uses now, and that Linux gives to no outgoing connection: nobody takes it
+    by accident before its server listens, or while that is started again. Raises OSError if none
+    is free."""
+    ports = _never_given()
+    for port in random.sample(ports, len(ports)):
+        if is_free(host, port):
+            return port
+    raise OSError(errno.EADDRINUSE, f"no port from {ports[0]} to {ports[-1]} is free on {host}")
+
+
+def _never_given() -> range:
+    """The ports above those that the kernel hands out, else those below; all of them where it hands
+    out nearly all, or does not say."""
+    try:
+        given = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text()
+        first, last = map(int, given.split())
+    except (OSError, ValueError):
+        return _PORTS
+    above, below = range(last + 1, _PORTS.stop), range(_PORTS.start, first)
+    return next((ports for ports in (above, below) if len(ports) >= _ENOUGH), _PORTS)
