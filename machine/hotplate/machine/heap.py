@@ -6,23 +6,33 @@ import ctypes
 
 ARENAS = 2
 """The main one, and one for all threads."""
-_M_ARENA_MAX = -8
+LARGE_BYTES = 128 << 10
+"""From so many bytes on, a block is mapped of its own and goes back to the kernel with its end; and
+no more than so many are kept free at an arena's end. It is glibc's default for both."""
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 """Of glibc's malloc.h."""
 
 
-def share_arenas() -> bool:
-    """Has all threads from now on share two arenas of malloc; whether that is so. Call it before
-    the first thread is started.
+def keep_little() -> bool:
+    """Has malloc keep little of what is free; whether it does. Call it before the first thread is
+    started.
 
-    By default glibc makes an arena for each new thread, up to eight times the cores (mallopt(3),
-    M_ARENA_MAX), and each keeps what its largest moment took. Threads of a pool take calls in turn,
-    so one after the other reaches the largest of them, and a process grows for hours that holds no
-    more than before. What separate arenas are for, threads that allocate at the same time, is rare
-    in Python: it does so under its lock.
+    By default glibc makes an arena for each new thread, up to eight times the cores, and whenever a
+    large block is freed, blocks up to that size come from an arena from then on, which keeps twice
+    as much (mallopt(3): M_ARENA_MAX, M_MMAP_THRESHOLD). Each arena keeps what its largest moment
+    took, and threads of a pool take calls in turn: a process grows for hours that holds no more
+    than before. What separate arenas are for, threads that allocate at the same time, is rare in
+    Python: it does so under its lock.
 
-    Other C libraries have no arenas (musl), or no such limit: nothing happens there.
+    Other C libraries have no such settings (musl, macOS): nothing happens there.
     """
     try:
-        return bool(ctypes.CDLL(None).mallopt(_M_ARENA_MAX, ARENAS))
+        mallopt = ctypes.CDLL(None).mallopt
     except AttributeError:
         return False
+    settings = (
+        (_M_ARENA_MAX, ARENAS),
+        (_M_MMAP_THRESHOLD, LARGE_BYTES),
+        (_M_TRIM_THRESHOLD, LARGE_BYTES),
+    )
+    return all([bool(mallopt(name, value)) for name, value in settings])

@@ -78,7 +78,7 @@ def run(
     `environ` says which GPUs are visible, and from which hub models come.
     """
     log_to_stderr()
-    heap.share_arenas()
+    heap.keep_little()
     try:
         asyncio.run(serve(settings, standby, data, agent_url, environ))
     except OSError as error:
