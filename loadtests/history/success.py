@@ -6,8 +6,9 @@ time limit of its own is refused where the answer would come later.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from loadtests.history.observations import Ended, History
 from loadtests.history.operation import Operation
@@ -30,6 +31,24 @@ def success_of(history: History) -> Success:
     asked = {one.request for one in history.sent if _counts(one.request)}
     right = {end.request for end in history.ended if _is_right(end)} & asked
     return Success(len(asked), len(right), len(right & {one.request for one in history.repeated}))
+
+
+def under_way(history: History, spans: Sequence[tuple[float, float]]) -> History:
+    """Of a history, the requests that were sent and had no end yet at some time of one of these
+    spans: their own callers felt what happened then."""
+    ended_at = {end.request: end.at for end in history.ended}
+    felt = {
+        one.request
+        for one in history.sent
+        for began, over in spans
+        if one.at <= over and ended_at.get(one.request, math.inf) >= began
+    }
+    return replace(
+        history,
+        sent=[one for one in history.sent if one.request in felt],
+        repeated=[one for one in history.repeated if one.request in felt],
+        ended=[one for one in history.ended if one.request in felt],
+    )
 
 
 def lost(history: History) -> Iterator[Ended]:

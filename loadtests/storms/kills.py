@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import math
 import os
 import random
 import signal
@@ -31,7 +32,7 @@ from loadtests.harness.inspection import children_of, leader_of, settled, traceb
 from loadtests.harness.verdict import Verdict
 from loadtests.history.guarantees import violations
 from loadtests.history.observations import History
-from loadtests.history.success import lost, success_of
+from loadtests.history.success import lost, success_of, under_way
 from loadtests.systems.kitchens import Kitchens, kitchens
 from loadtests.systems.recorded_calls import history_of, recorded, recorded_calls
 from loadtests.systems.retrying_user import RetryingUser
@@ -44,6 +45,7 @@ from tests.support.patience import until
 
 ROLES = ("control-plane", "gateway", "agent")
 SECOND, SECOND_FOLDER = "second gateway", "second"
+GATEWAYS = ("gateway", SECOND)
 CALLERS = 3
 PACE_S = 0.05
 CLIENTS = 6
@@ -108,7 +110,9 @@ async def _stormed(flags: argparse.Namespace, folder: Path, place: Kitchens) -> 
             await kills.strike_on(flags.points, flags.minutes, load)
         verdict = kills.verdict(load)
         bound = LEAST_SHARE if flags.gateways == 2 else 0.0
-        _judge_history(verdict, history_of(record, platform.shared), bound)
+        history = history_of(record, platform.shared)
+        _judge_history(verdict, history, bound)
+        _show_gateways(verdict, under_way(history, kills.without_gateway))
         for log in _logs(platform, folder):
             for what in tracebacks(log.read_text(errors="replace"))[:1]:
                 verdict.broken.append(f"{log.name} has a traceback: {what}")
@@ -129,6 +133,16 @@ def _judge_history(verdict: Verdict, history: History, bound: float) -> None:
     if success.share < bound:
         verdict.broken.append(
             f"{success.share:.4%} of the idempotent requests were answered, less than {bound:.1%}"
+        )
+
+
+def _show_gateways(verdict: Verdict, felt: History) -> None:
+    """Of the requests that were under way while a gateway was dead."""
+    success = success_of(felt)
+    if success.asked:
+        verdict.figures["idempotent requests while a gateway was dead"] = (
+            f"{success.answered} of {success.asked} answered ({100 * success.share:.2f} %), "
+            f"{success.repeated} of them repeated by their clients"
         )
 
 
@@ -162,6 +176,8 @@ class Kills:
     usual_s: dict[str, float] = field(default_factory=dict)
     without: int = 0
     """Requests sent while control plane, agent or `up` was dead."""
+    without_gateway: list[tuple[float, float]] = field(default_factory=list)
+    """From when until when one of the gateways was dead, monotonic seconds."""
 
     async def start_second(self) -> None:
         starting = second_gateway(self.platform, self.folder)
@@ -192,10 +208,12 @@ class Kills:
         operating = asyncio.create_task(self.user.operations[name]())
         await asyncio.sleep(moment_s)
         killed = now()
+        back = math.inf
         trouble = ""
         try:
             async with asyncio.timeout(REST_S):
                 await self.kill(victim)
+                back = now()
                 await operating
         except (TimeoutError, AssertionError, Refused) as error:
             operating.cancel()
@@ -203,6 +221,8 @@ class Kills:
         trouble = trouble or await self.rest()
         self.usual_s[name] = min(5.0, max(0.3, now() - began - 2 * (now() - began - moment_s) / 3))
         self.without += (load.sent - sent) * (victim in ("control-plane", "agent", "up"))
+        if victim in GATEWAYS:
+            self.without_gateway.append((killed, back))
         not_allowed = self.judge(victim, load.take(), killed)
         trouble = trouble or (f"requests failed: {not_allowed[0].what}" if not_allowed else "")
         point = f"{name}, {victim} killed after {moment_s:.2f} s"
@@ -254,7 +274,7 @@ class Kills:
 
     def judge(self, victim: str, failures: list[Failure], killed: float) -> list[Failure]:
         """The failures that this kill does not excuse."""
-        may_cut = ("gateway", SECOND, "replica")
+        may_cut = (*GATEWAYS, "replica")
         excused = [f for f in failures if victim in may_cut and f.ended >= killed]
         if victim == "replica":
             excused = excused[:1]  # its one slot
