@@ -68,7 +68,11 @@ class Command:
     """Folders that it reads, and where what it writes is seen by itself alone: the engine has that
     lie in its own directory. Those of its standby are the same."""
     warm: Warm | None = None
-    """The standby that may become this replica; None if none can."""
+    """The standby that may become this replica, or what a template forks it from; None if neither
+    can."""
+    processes: int = 1
+    """How many serve. Of several each is forked, which no standby is made for: it may have threads,
+    or a context on a GPU."""
 
 
 class Recorder(Protocol):

@@ -78,7 +78,15 @@ class FakeRuntime:
                 template=template if self.forks else (),
             )
         job = dict(workload.config)
-        return Command(argv, dict(workload.env), directory, job, reads=NEEDED, warm=warm)
+        return Command(
+            argv,
+            dict(workload.env),
+            directory,
+            job,
+            reads=NEEDED,
+            warm=warm,
+            processes=workload.workers,
+        )
 
     async def keep(self, directory: str, *, ended: bool) -> None:
         if ended:

@@ -234,14 +234,14 @@ class Attempt:
             self.warm, process = command.warm, None
             limit_s = self._workload.cold_start_timeout_s / 2
             await standbys.wait_for_template(command.warm, gpus, limit_s)
-            if (standby := standbys.take(command.warm, gpus)) is not None:
+            if (standby := standbys.take(command, gpus)) is not None:
                 process = await self._start_from(standby, command, env, listener)
                 self.forked = process is not None and standby.is_template
             if process is None and (why := self._context.may_start_alone(self._replica)):
                 raise PrepareFailed(why, no_room=True)
             organization = self._workload.key.organization
             hit = process is not None
-            standbys.started(self._replica, command.warm, gpus, organization, hit=hit)
+            standbys.started(self._replica, command, gpus, organization, hit=hit)
             return process or await self._spawn(command, env, listener)
 
     async def _start_from(

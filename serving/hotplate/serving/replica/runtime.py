@@ -262,7 +262,8 @@ class BentoRuntime(Runtime):
             ready_path=f"{ready_path(config)}?{ITSELF}",
             reads=(*_reads(environment, payload), bento, *models.reads, *hub_models),
             layers=(str(environment.root),),
-            warm=_warm(host_env, environment, payload) if processes == 1 else None,
+            warm=_warm(host_env, environment, payload),
+            processes=processes,
         )
 
 

@@ -106,6 +106,22 @@ def cgroups(request: pytest.FixtureRequest, tmp_path: Path) -> Cgroups:
     return found
 
 
+async def test_no_standby_is_made_for_a_replica_of_several_processes_or_becomes_it(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path, warm()) as engine:
+        await engine.scale(workload("a", workers=2), 1)
+        await until(engine, states(S.READY))
+        assert engine.standbys.views() == []
+        await engine.scale(workload("b"), 1)
+        await until(engine, states(S.READY, S.READY))
+        await pool(engine, ready(1))
+        await engine.scale(workload("a", workers=2), 2)
+        await until(engine, states(S.READY, S.READY, S.READY))
+        view = await pool(engine, ready(1))
+        assert (view.hits, view.starts) == (0, 1)
+
+
 async def test_a_standby_becomes_the_next_replica_of_any_service_of_its_environment(
     tmp_path: Path, cgroups: Cgroups
 ) -> None:

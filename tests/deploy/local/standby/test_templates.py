@@ -186,6 +186,26 @@ async def test_what_says_that_it_cannot_be_forked_is_not(tmp_path: Path) -> None
         assert sorted(seen(tmp_path, each).get("WAS", "") for each in forks) == ["", "standby"]
 
 
+async def test_a_replica_of_several_processes_is_forked_or_starts_cold(tmp_path: Path) -> None:
+    """An environment without a template has standbys for the others alone."""
+    async with templated(tmp_path, forking()) as engine:
+        await begun(engine)
+        (fork,) = await more(engine, 1, workers=2)
+        assert was_forked(tmp_path, fork)
+    async with templated(tmp_path / "other", forking(UNFORKABLE="why")) as engine:
+        await engine.scale(workload("a"), 1)
+        await until(engine, states(S.READY))
+        await engine.scale(workload("c"), 1)
+        await until(engine, states(S.READY, S.READY))
+        view = await pool(engine, lambda view: view.ready > 0 and not view.making)
+        await engine.scale(workload("b", workers=2), 1)
+        found = await until(engine, states(S.READY, S.READY, S.READY))
+        (cold,) = (each for each in found if each.key.deployment == "b")
+        assert seen(tmp_path / "other", cold).get("WAS") is None
+        (after,) = engine.standbys.views()
+        assert (after.starts, after.hits, after.ready) == (view.starts, view.hits, view.ready)
+
+
 @pytest.mark.parametrize("mode", [StandbyMode.FIXED, StandbyMode.OFF])
 async def test_only_the_automatic_mode_has_templates(tmp_path: Path, mode: StandbyMode) -> None:
     async with templated(tmp_path, forking(), StandbySettings(mode, calm_s=0.0)) as engine:

@@ -21,7 +21,7 @@ from hotplate.autoscaler.sharing.allocation import Quota
 from hotplate.deploy.local.host import ProcessHost
 from hotplate.deploy.local.records import Records
 from hotplate.deploy.local.standby.pools import StandbyPools
-from hotplate.deploy.runtime import Warm
+from hotplate.deploy.runtime import Command, Warm
 from hotplate.deploy.sandbox.cgroups import Cgroups
 from hotplate.deploy.sandbox.isolation import Isolation
 from hotplate.deploy.standbys import StandbyMode, StandbySettings
@@ -146,10 +146,11 @@ async def test_only_the_operator_sets_them(world: World) -> None:
 
 async def test_an_organizations_quota_of_standbys_is_held(world: World) -> None:
     warm = Warm("abc", ("/bin/true",), {}, {})
+    command = Command((), {}, "/", {}, warm=warm)
     world.standbys.start()
     world.standbys.set(StandbySettings(StandbyMode.FIXED, 2, calm_s=1000.0))
     for _ in range(3):
-        world.standbys.started("r1", warm, (), "acme", hit=False)
+        world.standbys.started("r1", command, (), "acme", hit=False)
     world.desk.allow({"acme": Quota(standby=1.0), "zeta": Quota()})
     async with asyncio.timeout(PATIENCE_S):
         while world.standbys.views()[0].wanted != 1:
@@ -200,10 +201,11 @@ def test_a_command_that_says_nothing_clear_is_one_sentence(words: str) -> None:
 
 async def test_each_pool_is_shown_with_its_reason_hits_and_memory(world: World) -> None:
     warm = Warm("abcdef0123456789", ("/bin/true",), {}, {})
+    command = Command((), {}, "/", {}, warm=warm)
     loop = asyncio.get_running_loop()
     assert loop.time() > 0
     for hit in (False, True, True):
-        world.standbys.started("r1", warm, (0,), "acme", hit=hit)
+        world.standbys.started("r1", command, (0,), "acme", hit=hit)
     shown = {
         "settings": asdict(CONFIGURED),
         "memory_bytes": 0,

@@ -132,14 +132,14 @@ def test_a_standby_ends_with_whoever_started_it(tmp_path: Path) -> None:
         assert warm.process.wait(PATIENCE_S) == 0
 
 
-def test_a_replica_of_several_processes_has_no_standby(tmp_path: Path) -> None:
+def test_a_replica_of_several_processes_says_how_many(tmp_path: Path) -> None:
     bento = write_bento(tmp_path / "bento", "")
     lend_own_environment(tmp_path, bento)
     runtime = runtime_of(tmp_path, Agent({"bento": bento}))
     (tmp_path / "r").mkdir()
     served = workload(config={"workers": 2})
     command = asyncio.run(runtime.prepare(served, "r", str(tmp_path / "r"), Phases()))
-    assert command.warm is None
+    assert command.processes == 2
 
 
 def test_what_a_standby_starts_with_is_no_deployments(tmp_path: Path) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import select
 import signal
 import sys
 import textwrap
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -65,7 +67,9 @@ ECHO = """
 """
 
 
-def prepared(folder: Path, replicas: int = 1, env: dict[str, str] | None = None) -> list[Command]:
+def prepared(
+    folder: Path, replicas: int = 1, env: dict[str, str] | None = None, **config: Any
+) -> list[Command]:
     """What the runtime makes of a bento with one service, for so many replicas."""
     bento = write_bento(folder / "bento", ECHO)
     lend_own_environment(folder, bento)
@@ -74,7 +78,9 @@ def prepared(folder: Path, replicas: int = 1, env: dict[str, str] | None = None)
     for number in range(replicas):
         directory = folder / f"replica-{number}"
         directory.mkdir()
-        prepare = runtime.prepare(workload(env=env), directory.name, str(directory), Phases())
+        prepare = runtime.prepare(
+            workload(env=env, config=config), directory.name, str(directory), Phases()
+        )
         commands.append(asyncio.run(prepare))
     return commands
 
@@ -136,6 +142,43 @@ def test_children_become_replicas_of_their_own(tmp_path: Path) -> None:
         get(f"{urls[0]}/rewrite", {})
         assert json.loads(get(f"{urls[0]}/about", {}))["digits"] == "rewritten"
         assert json.loads(get(f"{urls[1]}/about", {}))["digits"] == "0123456789"
+
+
+def test_workers_of_a_child_are_forked_and_end_with_it(tmp_path: Path) -> None:
+    (command,) = prepared(tmp_path, env={"GREETING": "hi"}, workers=3)
+    assert command.warm is not None
+    Path(command.warm.job["modules"]).write_text(json.dumps(BASICS))
+    log = tmp_path / "replica-0" / "log"
+    with template(command.warm, tmp_path / "template") as parent:
+        parent.says()
+        child = parent.forked()
+        url, answer = child.become(command, log)
+        assert answer == {"taken": True}
+        about: dict[int, Any] = {}
+        while len(about) < 3:  # the test's timeout ends this
+            with ThreadPoolExecutor(6) as pool:
+                for said in pool.map(lambda _: json.loads(get(f"{url}/about", {})), range(12)):
+                    about[said["pid"]] = said
+        assert {said["parent"] for said in about.values()} == {child.pid}, "no new process"
+        assert len({said["random"] for said in about.values()}) == 3
+        assert all(said["env"]["GREETING"] == "hi" for said in about.values())
+        assert all(said["child"] for said in about.values())
+        counted = re.search(r"^asked_total (\S+)", get(f"{url}/metrics").decode(), re.MULTILINE)
+        assert counted is not None
+        assert float(counted[1]) >= 12, "the counts of all of them"
+        running = json.loads(get(f"{url}/hotplate/running"))
+        assert running == {"running": 0, "websockets": 0, "tasks": 0}
+        assert "wave" in noted_modules(command.job["modules"])
+
+        one, *others = about
+        os.kill(one, signal.SIGKILL)
+        assert all(map(ended_by_itself, (*others, child.pid)))
+        sibling = parent.forked()
+        url, answer = sibling.become(command, log)
+        json.loads(get(f"{url}/about", {}))
+        os.kill(sibling.pid, signal.SIGTERM)
+        assert ended_by_itself(sibling.pid)
+        assert parent.process.poll() is None
 
 
 def test_it_lives_on_when_children_are_killed_and_ends_with_its_channel(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from hotplate.deploy.local.standby.lifecycle import StandbyLives
 from hotplate.deploy.local.standby.planning import StandbyPlans
 from hotplate.deploy.local.standby.pool import StandbyPool, name_of
 from hotplate.deploy.local.standby.warm_process import WarmProcess
-from hotplate.deploy.runtime import Warm
+from hotplate.deploy.runtime import Command, Warm
 from hotplate.deploy.standbys import StandbyMode, Standbys, StandbySettings, StandbyView
 
 SAVE_S = 60.0
@@ -105,10 +105,12 @@ class StandbyPools(Standbys):
         pool = self._pool_of(warm, ())
         return pool is not None and pool.has_template
 
-    def take(self, warm: Warm | None, gpus: Sequence[int]) -> WarmProcess | None:
+    def take(self, command: Command, gpus: Sequence[int]) -> WarmProcess | None:
         """What this replica may start from: the caller has it do so, or `drop`s it."""
-        pool = self._pool_of(warm, gpus)
-        return None if pool is None else pool.take()
+        pool = self._pool_of(command.warm, gpus)
+        if pool is None or (command.processes > 1 and not pool.has_template):
+            return None
+        return pool.take()
 
     async def wait_for_template(
         self, warm: Warm | None, gpus: Sequence[int], limit_s: float
@@ -150,20 +152,23 @@ class StandbyPools(Standbys):
     def started(
         self,
         replica: str,
-        warm: Warm | None,
+        command: Command,
         gpus: Sequence[int],
         organization: str,
         *,
         hit: bool,
     ) -> None:
         """The replica starts; `hit` = from a standby."""
+        warm = command.warm
         if warm is None:
             return
         name = name_of(warm, gpus)
+        pool = self._pools.get(name) or StandbyPool(warm, tuple(gpus))
+        if command.processes > 1 and self._refusal(pool):
+            return  # no standby would be of use to it
         if name not in self._pools:
-            self._pools[name] = StandbyPool(warm, tuple(gpus))
+            self._pools[name] = pool
             self._saved_at = -SAVE_S  # the next engine knows of it, whatever becomes of this one
-        pool = self._pools[name]
         if pool.warm != warm:  # our own files are of another version, or the host's variables
             self._lives.end_all(pool, "replicas are now started in another way")
             pool.warm, pool.found_unforkable, pool.spent = warm, "", 0

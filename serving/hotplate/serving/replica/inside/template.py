@@ -29,13 +29,14 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple, Optional
+from typing import Any, NamedTuple, Optional
 
 from hotplate.deploy.sandbox.launcher.joining import confine_child, enter
 from hotplate.serving.replica.inside.forking.leftovers import Leftovers
 from hotplate.serving.replica.inside.forking.rehearsal import rehearse
 from hotplate.serving.replica.inside.forking.reseeding import reseed
 from hotplate.serving.replica.inside.modules import note_before_fork
+from hotplate.serving.replica.inside.processes import ForkedWorker, Worker, supervise
 from hotplate.serving.replica.inside.standby import Become, say, take_job, warm_up
 from hotplate.serving.replica.inside.worker import become, run
 
@@ -60,7 +61,13 @@ class Request(NamedTuple):
             os.close(descriptor)
 
 
-def main(do: Become = become) -> int:
+def serve(job: dict[str, Any]) -> int:
+    """What a child does with its job: of several workers, it forks each. Returns the exit status of
+    a replica that has failed, or has several workers."""
+    return become(job) if job["workers"] == 1 else supervise(job, _forked)
+
+
+def main(do: Become = serve) -> int:
     """Warms up and forks children; returns the exit status of the template, or of a child."""
     birth = json.load(sys.stdin)
     channel = socket.socket(fileno=int(os.environ.pop(CHANNEL)))
@@ -151,6 +158,14 @@ class Forks:
         own = {request.channel.fileno(), *request.walls}
         for descriptor in self._leftovers.descriptors().keys() - own:
             os.close(descriptor)
+
+
+def _forked(job: dict[str, Any], other_gate: int) -> Worker:
+    def work() -> None:
+        reseed()
+        run(lambda: become(job, job["worker"], job["gate"]))
+
+    return ForkedWorker(work, other_gate)
 
 
 def _introduce(channel: socket.socket) -> None:
