@@ -53,6 +53,7 @@ from hotplate.serving.replica.inside.patches.hooks import (
 from hotplate.serving.replica.inside.patches.pickles import read_pickles_of
 from hotplate.serving.replica.inside.patches.readiness import answer_for_itself
 from hotplate.serving.replica.inside.patches.siblings import Siblings
+from hotplate.serving.replica.inside.patches.yaml_parser import parse_in_c
 from hotplate.serving.replica.inside.processes import supervise
 from hotplate.serving.replica.inside.reserved import DEPLOYMENT_URL
 from hotplate.serving.replica.inside.service import (
@@ -169,6 +170,7 @@ def prepare(used: Container[str] = ()) -> None:
         import _bentoml_impl.server.app  # noqa: F401  (and with it all that follows)
     hide_url()
     keep_defaults()
+    parse_in_c()
     let_failures_out()
 
 
