@@ -50,8 +50,13 @@ async def test_replicas_are_forked_and_outlive_template_and_control_plane(
             await here.asleep(name)
         forks = (await pool(here))["forks"]
         answers = await asyncio.gather(*(call(f"{url}/cook", seconds=0.5) for url in urls))
-        assert (await pool(here))["forks"] == forks + 3
+        kept = await pool(here)
+        assert kept["forks"] == forks + 3
         assert len({process_of(answer["pid"]) for answer in answers} - {0}) == 3
+        last = (await here.ask(NAMES[0], "/cold_starts?count=1"))[0]
+        assert (last["pool"], last["forked"]) == (kept["pool"], True)
+        first = (await here.ask(NAMES[0], "/cold_starts"))[-1]
+        assert (first["pool"], first["forked"]) == (kept["pool"], False)
         shown = await here.hotplate("standby")
         assert f"its template has forked {forks + 3} replicas" in shown
         assert json.loads(await here.hotplate("standby", "--json"))["pools"][0]["forks"]

@@ -65,6 +65,10 @@ class Replica:
     ready_at: float | None = None
     phases: tuple[Phase, ...] = field(default=(), compare=False)
     """Of its cold start so far. They go on by themselves, so a replica is the same with others."""
+    pool: str = field(default="", compare=False)
+    """Which pool's standbys it could start from; empty = none's, or an older engine started it."""
+    forked: bool = field(default=False, compare=False)
+    """Whether a template of that pool has forked it."""
     log_tail: tuple[str, ...] = ()
     """Last lines of its log, when it ended by itself."""
     build_log: str = ""

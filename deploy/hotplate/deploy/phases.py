@@ -10,6 +10,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+ONCE = ("instance", "environment")
+"""Phases that the next cold start will not have: waiting for room, and building what is there from
+now on."""
+
 
 @dataclass(frozen=True)
 class Phase:

@@ -91,7 +91,8 @@ def test_of_cold_starts_the_last_hundred_are_kept_one_per_replica(
 ) -> None:
     for number in range(102):
         store.history.put_cold_start(deployment.id, ColdStart(f"r{number}", 1, "Echo", AT, None))
-    ready = ColdStart("r101", 1, "Echo", AT, AT, ({"name": "init", "start": 1.0, "end": 2.0},))
+    phases = ({"name": "init", "start": 1.0, "end": 2.0},)
+    ready = ColdStart("r101", 1, "Echo", AT, AT, phases, pool="4b1f cpu", forked=True)
     store.history.put_cold_start(deployment.id, ready)
     kept = store.history.cold_starts(deployment.id)
     assert (len(kept), kept[0], kept[-1].replica) == (100, ready, "r2")

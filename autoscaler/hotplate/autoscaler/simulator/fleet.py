@@ -10,6 +10,7 @@ from typing import NamedTuple
 from hotplate.autoscaler.policy import Demand, Replicas
 from hotplate.autoscaler.simulator.arrivals import RequestTrace
 from hotplate.autoscaler.simulator.scaler import MAX_REPLICAS, Scaler
+from hotplate.autoscaler.simulator.template import SimulatedTemplate
 
 MEAN_WEIGHT = 0.1
 """The weight of the newest request in the mean service time, from the tenth on; the gateway's."""
@@ -58,7 +59,9 @@ class SimulatedDeployment:
         concurrency: int,
         scaler: Scaler,
         most: int = MAX_REPLICAS,
+        template: SimulatedTemplate | None = None,
     ) -> None:
+        """`template` = None: no start is forked."""
         self.name = name
         self.most = most
         """It has at most so many replicas, whatever is desired."""
@@ -91,6 +94,7 @@ class SimulatedDeployment:
         self.queued_area = self.running_area = 0.0
         """Queued and running requests, integrated over time."""
         self._concurrency = concurrency
+        self._template = template
         self._queue: deque[int] = deque()
         self._arrived = 0
         self.next_arrival_s = arrivals.arrival_s[0] if arrivals.arrival_s else math.inf
@@ -180,7 +184,10 @@ class SimulatedDeployment:
         return None
 
     def start(self, now: float, cold_start_s: float) -> SimulatedReplica:
-        replica = SimulatedReplica(now, now + cold_start_s)
+        """A replica starts, which takes `cold_start_s` unless a template forks it."""
+        template = self._template
+        start_s = cold_start_s if template is None else template.start_s(cold_start_s, now)
+        replica = SimulatedReplica(now, now + start_s)
         self.starts += 1
         self.live += 1
         self._replicas = None

@@ -18,6 +18,7 @@ from hotplate.deploy.local.host import ProcessHost
 from hotplate.deploy.local.probing import Probe, asking
 from hotplate.deploy.local.records import Record
 from hotplate.deploy.local.settings import LocalSettings
+from hotplate.deploy.local.standby.pool import name_of
 from hotplate.deploy.local.standby.pools import StandbyPools
 from hotplate.deploy.local.standby.warm_process import WarmProcess, gpu_variables, view_of
 from hotplate.deploy.phases import Phase, PhaseLog, believable, merge, unix_now
@@ -91,6 +92,8 @@ class Attempt:
         """What it took of the memory when it was read last."""
         self.warm: Warm | None = None
         """What it could have started from."""
+        self.pool = ""
+        """The name of the pool of that."""
         self.forked = False
         """Whether a template has forked it, as far as this engine knows."""
         self._replica = replica
@@ -232,6 +235,7 @@ class Attempt:
             self.spawned_at = unix_now()
             standbys = self._context.standbys
             self.warm, process = command.warm, None
+            self.pool = name_of(command.warm, gpus) if command.warm else ""
             limit_s = self._workload.cold_start_timeout_s / 2
             await standbys.wait_for_template(command.warm, gpus, limit_s)
             if (standby := standbys.take(command, gpus)) is not None:

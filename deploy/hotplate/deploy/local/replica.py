@@ -106,6 +106,8 @@ class LocalReplica:
             created_at=self.created_at,
             ready_at=self.attempt.ready_at,
             phases=self.attempt.phases(),
+            pool=self.attempt.pool,
+            forked=self.attempt.forked,
             log_tail=self._log_tail,
             build_log=self.attempt.build_log,
         )

@@ -23,7 +23,7 @@ from hotplate.platform.commands.api_client import ApiClient
 from hotplate.platform.commands.load_flags import AskedLoad
 from hotplate.platform.commands.pages.printing import page_console
 from hotplate.platform.errors import BadSetting, CannotStart, NotFound, Unreachable
-from hotplate.platform.loadtest import comparison, prediction, report
+from hotplate.platform.loadtest import comparison, report
 from hotplate.platform.loadtest.asking import forms, organizations, payloads, target
 from hotplate.platform.loadtest.asking.target import Ask, LoadTarget
 from hotplate.platform.loadtest.live.load_test import CarriedOut, LoadTest
@@ -31,6 +31,7 @@ from hotplate.platform.loadtest.live.progress import ProgressDisplay
 from hotplate.platform.loadtest.load_maker import INSTALL
 from hotplate.platform.loadtest.markdown import markdown
 from hotplate.platform.loadtest.plan import SAMPLES, Kind, LoadPlan
+from hotplate.platform.loadtest.predicting import prediction, starts
 from hotplate.platform.loadtest.samples import GAPS, RequestSample, read
 from hotplate.platform.loadtest.thresholds import parse, sentence
 from hotplate.platform.processes.data_dir import DEFAULT, DataDir
@@ -192,7 +193,8 @@ def _learnt(ask: Ask | None, found: LoadTarget) -> prediction.Learnt:
             "and the platform by --data or --endpoint"
         )
     page = target.page_of(found.name)
-    return prediction.learnt(ask(page), ask(f"{page}/log"))
+    cold_starts = ask(f"{page}/cold_starts?count={starts.LOOKED_AT}")
+    return prediction.learnt(ask(page), ask(f"{page}/log"), cold_starts, ask("/standby"))
 
 
 def _foretold(predicted: Mapping[str, Any]) -> str:

@@ -11,6 +11,7 @@ from hotplate.autoscaler.binary import Reading
 from hotplate.autoscaler.policy import Cause
 from hotplate.autoscaler.sharing.allocation import Allocation
 from hotplate.deploy.engine import Replica, ReplicaState
+from hotplate.deploy.phases import ONCE
 from hotplate.deploy.workload import WorkloadKey
 from hotplate.platform import notices
 from hotplate.platform.controller.deployment_state import DeploymentState
@@ -209,11 +210,8 @@ class EventRecorder:
 
 
 def repeatable_s(replica: Replica) -> float:
-    """What the next cold start will take too, seconds.
-
-    Without the wait for room and the building of the environment, which is there from now on.
-    """
-    once_s = sum(p.share_s for p in replica.phases if p.name in ("instance", "environment"))
+    """What the next cold start will take too, seconds."""
+    once_s = sum(p.share_s for p in replica.phases if p.name in ONCE)
     return max(0.1, replica.cold_start_s - once_s)
 
 
@@ -263,4 +261,6 @@ def _cold_start(replica: Replica) -> ColdStart:
         created_at=datetime.fromtimestamp(replica.wanted_at, UTC),
         ready_at=ready_at,
         phases=tuple(phases_json(replica)),
+        pool=replica.pool,
+        forked=replica.forked,
     )

@@ -154,6 +154,8 @@ class History(StorePart):
                     created_at=cold_start.created_at,
                     ready_at=cold_start.ready_at,
                     phases=[dict(phase) for phase in cold_start.phases],
+                    pool=cold_start.pool,
+                    forked=cold_start.forked,
                 )
             )
             _prune(session, ColdStartRow, deployment_id)
@@ -168,6 +170,8 @@ class History(StorePart):
                     created_at=row.created_at,
                     ready_at=row.ready_at,
                     phases=tuple(row.phases),
+                    pool=row.pool,
+                    forked=row.forked,
                 )
                 for row in _newest(session, ColdStartRow, deployment_id, limit)
             ]

@@ -236,6 +236,10 @@ class ColdStart:
     ready_at: datetime | None
     phases: tuple[Mapping[str, Any], ...] = field(default_factory=tuple)
     """[{"name", "start", "end", "share_s"}], Unix seconds."""
+    pool: str = ""
+    """Which pool's standbys it could start from; empty = none's, or that is not known."""
+    forked: bool = False
+    """Whether a template of that pool has forked it."""
 
 
 @dataclass(frozen=True)

@@ -280,6 +280,8 @@ class ColdStartRow(Table):
     created_at: Mapped[datetime]
     ready_at: Mapped[datetime | None]
     phases: Mapped[list[Any]]
+    pool: Mapped[str] = mapped_column(default="")
+    forked: Mapped[bool] = mapped_column(default=False)
 
 
 class TaskRow(Table):

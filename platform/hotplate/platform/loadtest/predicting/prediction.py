@@ -2,8 +2,9 @@
 platform has learnt of the deployment; and how far that was from what happened.
 
 The simulator starts with the replicas that there are, and decides by the deployment's own policy
-and by what its decider has learnt (cold starts, service time, gaps). It knows no processor that
-replicas share, so a service that becomes slower under load is predicted too fast.
+and by what its decider has learnt (cold starts, service time, gaps). A start takes what such starts
+took lately: a fork where there is a template, else a cold one (`starts`). It knows no processor
+that replicas share, so a service that becomes slower under load is predicted too fast.
 """
 
 from __future__ import annotations
@@ -23,8 +24,11 @@ from hotplate.autoscaler.simulator.fleet import SimulatedDeployment
 from hotplate.autoscaler.simulator.outcome import percentile
 from hotplate.autoscaler.simulator.scaler import OurScaler
 from hotplate.autoscaler.simulator.simulation import Hardware, Simulation
+from hotplate.autoscaler.simulator.template import SimulatedTemplate, TemplateSupply
 from hotplate.platform.errors import BadSetting
 from hotplate.platform.loadtest.observation import ObservedRun
+from hotplate.platform.loadtest.predicting import starts
+from hotplate.platform.loadtest.predicting.starts import spread
 from hotplate.platform.spec.annotations import binary_of
 from hotplate.platform.spec.label_settings import LabelSettings
 
@@ -42,26 +46,33 @@ class Learnt:
     memory: Mapping[str, Any]
     """The decider's."""
     starts_s: Sequence[float]
-    """The last cold starts, in an order in which a few of them are much as all are."""
+    """The last cold starts, in an order in which a few of them are much as all are; without those
+    that were forked, where there is a template."""
     service_s: float
     """The mean time of a request in its replica."""
     ready: int
     """Replicas that there are at second 0."""
     gpus: float = 0.0
     """Of one replica; 0 where it uses none."""
+    template: TemplateSupply | None = None
+    """None = no start is forked, as far as is known."""
 
     @property
     def cold_start_s(self) -> float:
-        """The mean of the middle half of the last cold starts: one that was much longer than all
-        others says little."""
-        ordered, quarter = sorted(self.starts_s), len(self.starts_s) // 4
-        return fmean(ordered[quarter : len(ordered) - quarter])
+        """What a cold start takes."""
+        return _middle(self.starts_s)
 
 
-def learnt(detail: Mapping[str, Any], log: Sequence[Mapping[str, Any]] = ()) -> Learnt:
-    """By the answer of `/api/v1/hotplate/deployments/NAME`, and of its `/log`: the decider itself
-    remembers little more than the last ten requests. Raises BadSetting where something that is
-    needed is not known yet, or is nothing that arrivals decide."""
+def learnt(
+    detail: Mapping[str, Any],
+    log: Sequence[Mapping[str, Any]] = (),
+    cold_starts: Sequence[Mapping[str, Any]] = (),
+    standby: Mapping[str, Any] | None = None,
+) -> Learnt:
+    """By the answers of `/api/v1/hotplate/deployments/NAME`, of its `/log` (the decider itself
+    remembers little more than the last ten requests), of its `/cold_starts`, and of
+    `/api/v1/hotplate/standby`. Raises BadSetting where something that is needed is not known yet,
+    or is nothing that arrivals decide."""
     said = f"--predict: {detail['name']}"
     services = [one for one in detail["live"]["services"] if one["revision"] == detail["serving"]]
     if len(services) != 1:
@@ -94,19 +105,20 @@ def learnt(detail: Mapping[str, Any], log: Sequence[Mapping[str, Any]] = ()) -> 
         Decider(policy, now=0.0, memory=memory)
     except MemoryInvalid as error:
         raise BadSetting(f"{said}: what was learnt cannot be used: {error}") from error
-    starts_s = spread(memory["cold_starts_s"])
+    lengths_s, template = starts.known(
+        [one for one in cold_starts if one["service"] == name],
+        memory["cold_starts_s"],
+        standby or {},
+    )
     there = [one for one in detail["live"]["replicas"] if one["state"] in READY]
     gpus = service.get("gpus") or 0.0
-    return Learnt(policy, memory, starts_s, service_s, len(there), gpus)
+    return Learnt(policy, memory, spread(lengths_s), service_s, len(there), gpus, template)
 
 
-def spread(values: Sequence[float]) -> list[float]:
-    """The values in an order in which any first few of them are spread over all, the median first
-    and the extremes last (van der Corput's sequence of places)."""
-    ordered, bits = sorted(values), len(values).bit_length()
-    mirrored = (int(f"{number:0{bits}b}"[::-1], 2) for number in (*range(1, 1 << bits), 0))
-    places = dict.fromkeys(each * len(ordered) >> bits for each in mirrored)
-    return [ordered[place] for place in places]
+def _middle(lengths_s: Sequence[float]) -> float:
+    """The mean of their middle half: one that was much longer than all others says little."""
+    ordered, quarter = sorted(lengths_s), len(lengths_s) // 4
+    return fmean(ordered[quarter : len(ordered) - quarter])
 
 
 def _service_s(log: Sequence[Mapping[str, Any]], service: Mapping[str, Any]) -> float:
@@ -154,6 +166,7 @@ def predict(
     waits = sorted(fleet.waits_s)
     return {
         "cold_start_s": round(known.cold_start_s, 3),
+        "fork_s": round(_middle(known.template.forks_s), 3) if known.template else None,
         "service_s": round(known.service_s, 4),
         "ended_at_s": round(ended_at_s, 3),
         "starts": starts,
@@ -196,8 +209,14 @@ def _simulation(
     """Simulated up to then."""
     arrivals = RequestTrace("", list(due_s), [known.service_s] * len(due_s))
     scaler = OurScaler(known.policy, known.cold_start_s, now=0.0, memory=known.memory)
+    template = None if known.template is None else SimulatedTemplate(known.template)
     fleet = SimulatedDeployment(
-        "", arrivals, known.policy.concurrency, scaler, most=known.policy.max_replicas
+        "",
+        arrivals,
+        known.policy.concurrency,
+        scaler,
+        most=known.policy.max_replicas,
+        template=template,
     )
     fleet.begin_with(known.ready)
     hardware = Hardware(known.cold_start_s, starts_s=known.starts_s)

@@ -8,7 +8,7 @@ import pytest
 
 from hotplate.platform.errors import BadSetting
 from hotplate.platform.loadtest.observation import Observation, ObservedRun
-from hotplate.platform.loadtest.prediction import begun_with, beside, learnt, predict, spread
+from hotplate.platform.loadtest.predicting.prediction import begun_with, beside, learnt, predict
 
 
 def detail(**changed: Any) -> dict[str, Any]:
@@ -66,17 +66,6 @@ def test_the_length_of_a_cold_start_is_the_mean_without_the_extremes(
     assert learnt(detail(learnt=memory)).cold_start_s == pytest.approx(expected_s)
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 7, 8, 20])
-def test_lengths_are_spread_with_the_median_first(count: int) -> None:
-    lengths_s = [float(one) for one in range(count)]
-    found = spread(lengths_s[::-1])
-    assert sorted(found) == lengths_s
-    assert found[0] == count // 2
-    if count == 20:
-        assert sum(found[:7]) / 7 == pytest.approx(sum(lengths_s) / 20, abs=1.0)
-        assert min(map(found.index, (0.0, 19.0))) >= 13
-
-
 def test_starts_take_what_they_took_lately_some_with_a_standby_and_some_without() -> None:
     memory = {"Embedder": {"cold_starts_s": [0.2, 4.0] * 10, "service_s": 0.5}}
     asleep_after_s = 100.0
@@ -85,6 +74,22 @@ def test_starts_take_what_they_took_lately_some_with_a_standby_and_some_without(
     assert predicted["starts"] == 20
     assert predicted["wait_s"]["mean"] == pytest.approx(2.1)
     assert predicted["wait_s"]["p95"] == pytest.approx(4.0)
+
+
+@pytest.mark.parametrize(("templates", "waits_s"), [(1, [0.4, 0.4, 0.4]), (0, [5.0, 5.0, 0.4])])
+def test_starts_are_forked_where_there_is_a_template_and_cold_until_then(
+    templates: int, waits_s: list[float]
+) -> None:
+    pool = {"pool": "a", "templates": templates, "making": 0, "refill_s": 8.0, "unforkable": ""}
+    standby = {"settings": {"calm_s": 100.0, "unused_s": 1800.0}, "pools": [pool]}
+    start = {"service": "Embedder", "pool": "a", "created_at": "2026-11-23T09:00:00", "phases": []}
+    starts = [
+        start | {"ready_at": "2026-11-23T09:00:00.400", "forked": True},
+        start | {"ready_at": "2026-11-23T09:00:05", "forked": False},
+    ]
+    found = predict(learnt(detail(), (), starts, standby), [0.0, 100.0, 300.0], 300.0)
+    assert (found["cold_start_s"], found["fork_s"], found["starts"]) == (5.0, 0.4, 3)
+    assert found["wait_s"]["mean"] == pytest.approx(sum(waits_s) / 3, abs=1e-5)
 
 
 def test_the_service_time_is_the_mean_of_the_last_requests() -> None:
