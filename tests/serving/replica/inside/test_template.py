@@ -85,6 +85,12 @@ def prepared(
     return commands
 
 
+def variables_shown_of(pid: int) -> dict[str, str]:
+    """As `ps` and an engine that was killed see them."""
+    entries = Path(f"/proc/{pid}/environ").read_text().split("\0")
+    return dict(entry.split("=", 1) for entry in entries if entry)
+
+
 def small(folder: Path, names: list[str], **sources: str) -> Warm:
     """A template's program that imports these modules of the environment, some made here."""
     (command,) = prepared(folder)
@@ -125,6 +131,9 @@ def test_children_become_replicas_of_their_own(tmp_path: Path) -> None:
             assert said["cwd"].startswith(str(log.parent / "bento"))
             assert said["env"]["GREETING"] == "hi"
             assert not [name for name in said["env"] if name.startswith("HOTPLATE_TEMPLATE")]
+            shown = variables_shown_of(child.pid)
+            assert shown.items() <= said["env"].items(), "nothing of the template's"
+            assert shown["HOTPLATE_REPLICA_DIR"] == str(log.parent), "an engine finds it by that"
             assert said["open"]["0"] == os.devnull
             assert said["open"]["1"] == said["open"]["2"] == str(log)
             below = str(tmp_path / "template")
@@ -160,6 +169,10 @@ def test_workers_of_a_child_are_forked_and_end_with_it(tmp_path: Path) -> None:
                 for said in pool.map(lambda _: json.loads(get(f"{url}/about", {})), range(12)):
                     about[said["pid"]] = said
         assert {said["parent"] for said in about.values()} == {child.pid}, "no new process"
+        assert "HOTPLATE_TEMPLATE_FD" in variables_shown_of(parent.process.pid)
+        shown = [variables_shown_of(pid) for pid in (child.pid, *about)]
+        assert not any("HOTPLATE_TEMPLATE_FD" in each for each in shown)
+        assert {each["HOTPLATE_REPLICA_DIR"] for each in shown} == {str(log.parent)}
         assert len({said["random"] for said in about.values()}) == 3
         assert all(said["env"]["GREETING"] == "hi" for said in about.values())
         assert all(said["child"] for said in about.values())

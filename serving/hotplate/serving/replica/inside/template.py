@@ -35,12 +35,15 @@ from hotplate.deploy.sandbox.launcher.joining import confine_child, enter
 from hotplate.serving.replica.inside.forking.leftovers import Leftovers
 from hotplate.serving.replica.inside.forking.rehearsal import rehearse
 from hotplate.serving.replica.inside.forking.reseeding import reseed
+from hotplate.serving.replica.inside.forking.shown_variables import show_variables
 from hotplate.serving.replica.inside.modules import note_before_fork
 from hotplate.serving.replica.inside.processes import ForkedWorker, Worker, supervise
 from hotplate.serving.replica.inside.standby import Become, say, take_job, warm_up
 from hotplate.serving.replica.inside.worker import become, run
 
 CHANNEL = "HOTPLATE_TEMPLATE_FD"
+REPLICA_DIR = "HOTPLATE_REPLICA_DIR"
+"""By this variable an engine that has lost a replica finds its processes."""
 MOST_DESCRIPTORS = 6
 CREDENTIALS = struct.Struct("iII")
 """`struct ucred`: process, user, group."""
@@ -64,6 +67,7 @@ class Request(NamedTuple):
 def serve(job: dict[str, Any]) -> int:
     """What a child does with its job: of several workers, it forks each. Returns the exit status of
     a replica that has failed, or has several workers."""
+    show_variables(os.environ, REPLICA_DIR)
     return become(job) if job["workers"] == 1 else supervise(job, _forked)
 
 
