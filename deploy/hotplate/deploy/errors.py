@@ -68,6 +68,13 @@ class TemplateUnforkable(DeployError):
     code = "template_unforkable"
 
 
+class WarmProcessUnusable(DeployError):
+    """A process is not as replicas of its environment are when they have imported the same; the
+    message says how it differs."""
+
+    code = "warm_process_unusable"
+
+
 class BadQuantity(DeployError):
     """An amount of CPU, memory or GPU that cannot be read; the message names it."""
 

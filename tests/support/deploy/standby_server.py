@@ -1,7 +1,8 @@
 """A standby's process for tests; it becomes a `replica_server.py`.
 
 Its knobs are in the standby's environment: `BROKEN` (a path: exits with 3 while that exists),
-`REFUSES` (answers so), `DEAF` (answers nothing), `SAYS` (answers this expression).
+`UNUSABLE` (says so, and ends), `REFUSES` (answers so), `DEAF` (answers nothing), `SAYS` (answers
+this expression).
 """
 
 import contextlib
@@ -20,6 +21,9 @@ def main() -> None:
         print("no module is there", file=sys.stderr)
         sys.exit(3)
     channel = socket.socket(fileno=int(os.environ["HOTPLATE_STANDBY_FD"]))
+    if why := os.environ.get("UNUSABLE"):
+        channel.sendall(json.dumps({"unusable": why}).encode() + b"\n")
+        return
     channel.sendall(b'{"warm": 1, "failed": []}\n')
     data, fds, _, _ = socket.recv_fds(channel, 1, 3)
     if not data:

@@ -1,9 +1,9 @@
 """A template's process for tests: it forks what becomes a `replica_server.py`, as `inside.template`
 does.
 
-Its knobs are in its environment: `UNFORKABLE` (says so, and ends), `FORKS` (Python that runs in
-place of a fork's way into its walls, with `received`, the descriptors), `SAYS` (the fork says this
-expression in place of who it is), `TEMPLATE` (Python that runs before it is warm).
+Its knobs are in its environment: `UNFORKABLE` and `UNUSABLE` (says so, and ends), `FORKS` (Python
+that runs in place of a fork's way into its walls, with `received`, the descriptors), `SAYS` (the
+fork says this expression in place of who it is), `TEMPLATE` (Python that runs before it is warm).
 """
 
 import json
@@ -22,9 +22,10 @@ def main() -> None:
     birth = json.load(sys.stdin)
     assert Path(birth["folder"]) == Path.cwd()
     channel = socket.socket(fileno=int(os.environ["HOTPLATE_TEMPLATE_FD"]))
-    if why := os.environ.get("UNFORKABLE"):
-        channel.sendall(json.dumps({"unforkable": why}).encode() + b"\n")
-        return
+    for said in ("unforkable", "unusable"):
+        if why := os.environ.get(said.upper()):
+            channel.sendall(json.dumps({said: why}).encode() + b"\n")
+            return
     exec(os.environ.get("TEMPLATE", ""))
     channel.sendall(b'{"warm": 1, "failed": []}\n')
     while True:

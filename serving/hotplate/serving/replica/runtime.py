@@ -262,7 +262,7 @@ class BentoRuntime(Runtime):
             ready_path=f"{ready_path(config)}?{ITSELF}",
             reads=(*_reads(environment, payload), bento, *models.reads, *hub_models),
             layers=(str(environment.root),),
-            warm=_warm(host_env, environment, payload),
+            warm=_warm(host_env, environment, payload, walled=self._visible is not None),
             processes=processes,
         )
 
@@ -273,7 +273,9 @@ def _reads(environment: Environment, payload: Path) -> tuple[str, ...]:
     return tuple(map(str, (payload, prefix, *filter(Path.exists, certificates(os.environ)))))
 
 
-def _warm(host_env: Mapping[str, str], environment: Environment, payload: Path) -> Warm:
+def _warm(
+    host_env: Mapping[str, str], environment: Environment, payload: Path, *, walled: bool
+) -> Warm:
     env = {**host_env, **platform_constants(environment.python)}
     env |= search_paths(env, environment.python, payload)
     threads = env.get(THREAD_COUNTS[0])
@@ -282,7 +284,11 @@ def _warm(host_env: Mapping[str, str], environment: Environment, payload: Path) 
         organization=environment.owner,
         argv=(str(environment.python), "-m", STANDBY),
         env=env,
-        job={"modules": str(environment.modules), "metrics": METRICS},
+        job={
+            "modules": str(environment.modules),
+            "metrics": METRICS,
+            "temporary": WALLED["TMPDIR"] if walled else "",
+        },
         variant=f"{threads} threads" if threads else "",
         reads=(*_reads(environment, payload), str(environment.modules)),
         layers=(str(environment.root),),

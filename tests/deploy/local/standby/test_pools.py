@@ -22,6 +22,7 @@ from hotplate.deploy.local.records import Records
 from hotplate.deploy.process.backoff import BackoffSettings
 from hotplate.deploy.process.detached import Process
 from hotplate.deploy.sandbox.cgroups import Cgroups
+from hotplate.deploy.sandbox.isolation import Isolation
 from hotplate.deploy.standbys import StandbyMode, StandbySettings, StandbyView
 from hotplate.deploy.workload import Resources
 from tests.support.deploy.fake_runtime import MACHINE, QUICK, FakeRuntime, workload
@@ -104,6 +105,48 @@ def cgroups(request: pytest.FixtureRequest, tmp_path: Path) -> Cgroups:
     if not found.enforced:
         pytest.skip("no control group may be made here")
     return found
+
+
+@pytest.mark.parametrize(
+    ("groups", "walls", "why"),
+    [
+        (False, True, "control groups cannot be used"),
+        (True, False, "there are no walls around "),
+    ],
+)
+async def test_where_forks_could_not_be_told_apart_there_are_standbys_and_it_is_said(
+    tmp_path: Path, groups: bool, walls: bool, why: str
+) -> None:
+    """Without control groups; without a wall, as around the ids of an ordinary user's replicas."""
+    cgroups = Cgroups(tmp_path, 64 << 30, Path("/") if groups else tmp_path / "no-such-root")
+    if groups and not cgroups.enforced:
+        pytest.skip("no control group may be made here")
+    host = host_in(tmp_path, MACHINE, cgroups=cgroups, isolation=Isolation([tmp_path] * walls))
+    if walls and host.isolation.forks_refused:
+        pytest.skip(host.isolation.forks_refused)
+    settings = replace(QUICK, standby=StandbySettings(min_starts=1, calm_s=0.0))
+    runtime = warm()
+    runtime.forks = True
+    async with started(LocalEngine(host, runtime, MACHINE, settings, random.Random(1))) as engine:
+        await engine.scale(workload("a"), 1)
+        await until(engine, states(S.READY))
+        view = await pool(engine, lambda view: view.ready > 0)
+        assert view.templates == 0
+        assert view.unforkable.startswith(why)
+        await engine.scale(workload("b"), 1)
+        await until(engine, states(S.READY, S.READY))
+        await pool(engine, lambda view: (view.hits, view.forks) == (1, 0))
+
+
+async def test_standbys_that_say_that_they_are_of_no_use_are_made_no_more(tmp_path: Path) -> None:
+    why = "a module cannot be imported here"
+    runtime = FakeRuntime()
+    runtime.warm = {"UNUSABLE": why}
+    async with running(tmp_path, runtime) as engine:
+        await engine.scale(workload("a"), 1)
+        await until(engine, states(S.READY))
+        view = await pool(engine, lambda view: view.reason == why)
+        assert (view.ready, view.making, view.wanted) == (0, 0, 0)
 
 
 async def test_no_standby_is_made_for_a_replica_of_several_processes_or_becomes_it(

@@ -186,6 +186,19 @@ async def test_what_says_that_it_cannot_be_forked_is_not(tmp_path: Path) -> None
         assert sorted(seen(tmp_path, each).get("WAS", "") for each in forks) == ["", "standby"]
 
 
+async def test_an_environment_whose_warm_processes_are_of_no_use_has_none(tmp_path: Path) -> None:
+    why = "a module cannot be imported here"
+    async with templated(tmp_path, forking(UNUSABLE=why)) as engine:
+        await engine.scale(workload("a"), 1)
+        await until(engine, states(S.READY))
+        view = await pool(engine, lambda view: bool(view.unforkable))
+        assert (view.unforkable, view.reason) == (why, why)
+        forks = await more(engine, 3)
+        assert not any("WAS" in seen(tmp_path, each) for each in forks)
+        (view,) = engine.standbys.views()
+        assert (view.ready, view.making, view.wanted, view.starts) == (0, 0, 0, 4)
+
+
 async def test_a_replica_of_several_processes_is_forked_or_starts_cold(tmp_path: Path) -> None:
     """An environment without a template has standbys for the others alone."""
     async with templated(tmp_path, forking()) as engine:

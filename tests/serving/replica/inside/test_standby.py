@@ -15,7 +15,13 @@ import pytest
 from hotplate.deploy.runtime import Command
 from hotplate.serving.replica.inside.early_reads import EarlyReads, read_too_early
 from hotplate.serving.replica.inside.journal import FILE_NAME, phases_in
-from hotplate.serving.replica.inside.modules import BASICS, import_all, note_modules, noted_modules
+from hotplate.serving.replica.inside.modules import (
+    BASICS,
+    half_imported,
+    import_all,
+    note_modules,
+    noted_modules,
+)
 from tests.support.patience import PATIENCE_S
 from tests.support.replica.bentos import write_bento, write_model
 from tests.support.replica.replicas import (
@@ -201,8 +207,12 @@ def test_a_module_that_cannot_be_imported_is_left_out(
     (tmp_path / "leaves.py").write_text("raise SystemExit(3)")
     (tmp_path / "good_one.py").write_text("")
     monkeypatch.syspath_prepend(tmp_path)
-    assert import_all(["leaves", "no_such", "", "good_one"]) == ["leaves", "no_such", ""]
+    failed = import_all(["leaves", "no_such", "sys.below", "good_one"])
+    assert list(failed) == ["leaves", "no_such", "sys.below"]
     assert "good_one" in sys.modules
+    said = half_imported(failed)
+    assert said == "replicas have imported what cannot be imported here: leaves (SystemExit: 3)"
+    assert half_imported(import_all(["no_such.below", "sys.below"])) == ""
 
 
 def test_what_cannot_be_noted_is_left(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import select
+import shutil
 import signal
 import sys
 import textwrap
@@ -29,7 +30,7 @@ from tests.support.replica.replicas import (
     runtime_of,
     workload,
 )
-from tests.support.replica.standbys import get
+from tests.support.replica.standbys import get, standby
 from tests.support.replica.templates import Template, template
 
 ECHO = """
@@ -151,6 +152,8 @@ def test_children_become_replicas_of_their_own(tmp_path: Path) -> None:
         get(f"{urls[0]}/rewrite", {})
         assert json.loads(get(f"{urls[0]}/about", {}))["digits"] == "rewritten"
         assert json.loads(get(f"{urls[1]}/about", {}))["digits"] == "0123456789"
+        later, _ = parent.forked().become(commands[0], tmp_path / "replica-0" / "log")
+        assert json.loads(get(f"{later}/about", {}))["digits"] == "0123456789"
 
 
 def test_workers_of_a_child_are_forked_and_end_with_it(tmp_path: Path) -> None:
@@ -217,13 +220,16 @@ def ended_by_itself(pid: int) -> bool:
         return bool(select.select([file], [], [], PATIENCE_S)[0])
 
 
-def test_fifty_are_forked_at_once(tmp_path: Path) -> None:
+def test_fifty_are_forked_at_once_and_all_end(tmp_path: Path) -> None:
     with template(small(tmp_path, []), tmp_path / "template") as parent:
         assert parent.says() == {"warm": 0, "failed": []}
         children = [parent.fork() for _ in range(50)]
         assert all("forked" in child.says() for child in children)
-        assert len({child.pid for child in children}) == 50
+        assert len(pids := {child.pid for child in children}) == 50
         assert parent.process.poll() is None
+        parent.leave()
+        assert all(map(ended_by_itself, pids))
+        assert ended(parent) == 0
 
 
 def test_a_child_refuses_what_was_read_too_early_but_not_gpus(tmp_path: Path) -> None:
@@ -263,6 +269,78 @@ def test_one_that_imports_have_left_something_in_says_so_and_ends(tmp_path: Path
     warm = small(tmp_path, ["outer", "json"], guilty=guilty, outer="import guilty")
     with template(warm, tmp_path / "template") as parent:
         assert parent.says() == {"unforkable": "guilty left a thread"}
+        assert ended(parent) == 0
+
+
+ONCE = """
+    import builtins, os
+    if os.path.exists("weights") and not hasattr(builtins, "registered"):
+        value = "whole"
+    elif hasattr(builtins, "registered"):
+        raise RuntimeError("it is registered already")
+    else:
+        builtins.registered = True
+        open("weights")
+"""
+"""It needs a file of the bento's, and cannot be imported a second time where that was missing."""
+
+
+def test_one_in_which_an_import_has_failed_half_way_says_so_and_ends(tmp_path: Path) -> None:
+    """Where another import has passed over the failure, too."""
+    trying = "try:\n    import once\nexcept Exception:\n    once = None"
+    warm = small(tmp_path, ["trying", "once", "nowhere"], once=ONCE, trying=trying)
+    why = (
+        "replicas have imported what cannot be imported here: "
+        "once (RuntimeError: it is registered already)"
+    )
+    with template(warm, tmp_path / "template") as parent:
+        assert parent.says() == {"unusable": why}
+        assert ended(parent) == 0
+    with standby(warm, tmp_path / "standby") as process:
+        assert process.says() == {"unusable": why}
+        assert process.process.wait(PATIENCE_S) == 0
+
+
+LEAVES = """
+    import os
+    folder = os.environ["LEFT_IN"]
+    os.makedirs(f"{folder}/home/.cache/leaves", exist_ok=True)
+    with open(f"{folder}/home/.cache/leaves/settings", "w") as file:
+        file.write("mine")
+    os.symlink("settings", f"{folder}/home/.cache/leaves/current")
+    with open(f"{folder}/large", "wb") as file:
+        file.truncate(int(os.environ["LARGE"]))
+"""
+
+
+def leaving(folder: Path, large: int) -> Warm:
+    """A template's program one of whose modules leaves files."""
+    left = folder / "left"
+    left.mkdir()
+    warm = small(folder, ["leaves"], leaves=LEAVES)
+    env = {**warm.env, "LEFT_IN": str(left), "LARGE": str(large)}
+    return replace(warm, env=env, job={**warm.job, "temporary": str(left)})
+
+
+def test_a_fork_has_the_files_that_imports_have_left(tmp_path: Path) -> None:
+    warm = leaving(tmp_path, 5)
+    left = tmp_path / "left"
+    (command,) = prepared(tmp_path / "other")
+    with template(warm, tmp_path / "template") as parent:
+        parent.says()
+        shutil.rmtree(left)  # a fork's is its own
+        left.mkdir()
+        url, answer = parent.forked().become(command, tmp_path / "log", **warm.env)
+        assert answer == {"taken": True}
+        get(f"{url}/about", {})
+    assert (left / "home/.cache/leaves/current").read_text() == "mine"
+    assert (left / "large").stat().st_size == 5
+
+
+def test_one_whose_imports_leave_large_files_is_not_forked(tmp_path: Path) -> None:
+    with template(leaving(tmp_path, 5 << 20), tmp_path / "template") as parent:
+        (why,) = parent.says().values()
+        assert why == f"imports left more than 1000 files or 4 MiB in {tmp_path / 'left'}"
         assert ended(parent) == 0
 
 

@@ -103,5 +103,6 @@ class WarmChannel:
 
 def refusal(said: Mapping[str, Any]) -> StandbyRefused:
     """Of what has said that."""
-    why = said.get("refused") or said.get("unforkable") or "it answered something else"
+    whys = (said.get(key) for key in ("refused", "unforkable", "unusable"))
+    why = next(filter(None, whys), "it answered something else")
     return StandbyRefused(printable(str(why))[:REFUSAL_CHARS])

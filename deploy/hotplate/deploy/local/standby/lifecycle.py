@@ -11,7 +11,7 @@ import random
 import string
 from collections.abc import Callable
 
-from hotplate.deploy.errors import DeployError, TemplateUnforkable
+from hotplate.deploy.errors import DeployError, TemplateUnforkable, WarmProcessUnusable
 from hotplate.deploy.local.host import ProcessHost
 from hotplate.deploy.local.standby.pool import StandbyPool
 from hotplate.deploy.local.standby.process import StandbyProcess
@@ -99,6 +99,11 @@ class StandbyLives:
         except TemplateUnforkable as error:
             log.warning("%s has standbys in place of a template: %s", pool.name, error)
             pool.found_unforkable = str(error)
+            assert process is not None
+            self.drop(process)
+        except WarmProcessUnusable as error:
+            log.warning("%s has no warm processes: %s", pool.name, error)
+            pool.found_unusable = str(error)
             assert process is not None
             self.drop(process)
         except (DeployError, OSError, ValueError, TimeoutError) as error:

@@ -56,8 +56,12 @@ class StandbyPlans:
         self._was_starting = starting
 
     def plan(self, pools: Pools, now: float) -> dict[str, TypePlan]:
-        """Of each pool whose GPUs are free."""
-        usable = {name: pool for name, pool in pools.items() if self.has_gpus(pool)}
+        """Of each pool whose GPUs are free, and whose processes are of use."""
+        usable = {
+            name: pool
+            for name, pool in pools.items()
+            if self.has_gpus(pool) and not pool.found_unusable
+        }
         stocks = {name: pool.stock() for name, pool in usable.items()}
         templates = [name for name, pool in usable.items() if not pool.unforkable]
         policy = self.settings.policy(self._machine_bytes, self._free_bytes, usable, templates)

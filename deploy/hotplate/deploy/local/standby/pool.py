@@ -14,6 +14,7 @@ from hotplate.deploy.process.backoff import Backoff
 from hotplate.deploy.runtime import Warm
 from hotplate.deploy.standbys import StandbyView
 
+GPUS_BUSY = "its GPUs are a replica's"
 MOST_SPENT = 3
 """Templates that may end, one after the other, because none could be forked from them."""
 
@@ -36,6 +37,8 @@ class StandbyPool:
     """Why it has standbys and no template; empty = it has a template."""
     found_unforkable: str = ""
     """What a template of it has said of itself."""
+    found_unusable: str = ""
+    """What a warm process of it has said of itself: it has none, and its replicas start cold."""
     forks: int = 0
     """How many replicas were forked."""
     spent: int = 0
@@ -128,7 +131,7 @@ class StandbyPool:
             ready=len(self.ready),
             making=len(self.making),
             wanted=self.plan.wanted if self.plan else 0,
-            reason=self.plan.reason if self.plan else "its GPUs are a replica's",
+            reason=self.plan.reason if self.plan else self.found_unusable or GPUS_BUSY,
             memory_bytes=self.memory_bytes,
             hits=history.hits(now),
             starts=history.starts(now),

@@ -171,7 +171,7 @@ class StandbyPools(Standbys):
             self._saved_at = -SAVE_S  # the next engine knows of it, whatever becomes of this one
         if pool.warm != warm:  # our own files are of another version, or the host's variables
             self._lives.end_all(pool, "replicas are now started in another way")
-            pool.warm, pool.found_unforkable, pool.spent = warm, "", 0
+            pool.warm, pool.found_unforkable, pool.found_unusable, pool.spent = warm, "", "", 0
         self._plans.planner.started(name, _now(), hit=hit, organization=organization)
         pool.started(replica, hit=hit)
         self._wake.set()
@@ -241,7 +241,7 @@ class StandbyPools(Standbys):
             return "its runtime forks nothing"
         if not self._host.cgroups.enforced:
             return "control groups cannot be used"
-        return self._host.isolation.forks_refused or pool.found_unforkable
+        return self._host.isolation.forks_refused or pool.found_unusable or pool.found_unforkable
 
     def _refilled(self, name: str) -> Callable[[float], None]:
         return lambda refill_s: self._plans.planner.refilled(name, refill_s)

@@ -14,9 +14,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from hotplate.deploy.errors import StandbyEnded, StandbyRefused
+from hotplate.deploy.errors import StandbyEnded, StandbyRefused, WarmProcessUnusable
 from hotplate.deploy.local.host import ProcessHost
-from hotplate.deploy.local.standby.channel import WarmChannel
+from hotplate.deploy.local.standby.channel import WarmChannel, refusal
 from hotplate.deploy.process import logfile
 from hotplate.deploy.process.detached import Process
 from hotplate.deploy.process.memory import Memory, memory_of
@@ -55,7 +55,7 @@ class WarmProcess(ABC):
         self._host = host
 
     async def until_warm(self) -> None:
-        """Raises `StandbyRefused` if it ends before."""
+        """Raises `StandbyRefused` if it ends before, and `WarmProcessUnusable` where it says so."""
         await self._first_line()
 
     def members(self) -> Collection[int]:
@@ -103,7 +103,10 @@ class WarmProcess(ABC):
 
     async def _first_line(self) -> dict[str, Any]:
         with self._explained():
-            return await self._channel.line()
+            said = await self._channel.line()
+        if "unusable" in said:
+            raise WarmProcessUnusable(str(refusal(said)))
+        return said
 
     @contextmanager
     def _explained(self) -> Iterator[None]:

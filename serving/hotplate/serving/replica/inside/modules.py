@@ -12,7 +12,7 @@ import os
 import sys
 import sysconfig
 import uuid
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Mapping
 from contextlib import suppress
 from importlib.machinery import all_suffixes
 from itertools import takewhile
@@ -81,15 +81,29 @@ def noted_in(content: bytes) -> Any:
         return None
 
 
-def import_all(names: list[str]) -> list[str]:
-    """Imports the modules one after the other; returns the names of those that fail."""
-    failed = []
+def import_all(names: list[str]) -> dict[str, BaseException]:
+    """Imports the modules one after the other; returns those that fail, and why."""
+    failed: dict[str, BaseException] = {}
     for name in names:
         try:
             importlib.import_module(name)
-        except (Exception, SystemExit):  # whatever a library does: a replica finds out by itself
-            failed.append(name)
+        except (Exception, SystemExit) as error:  # whatever a library does
+            failed[name] = error
     return failed
+
+
+def half_imported(failed: Mapping[str, BaseException]) -> str:
+    """A sentence on modules whose own code has failed. What it did before that is there, and would
+    be done a second time in a replica, where the import may succeed; "" if there are none."""
+    ran = {name: error for name, error in failed.items() if not _is_missing(name, error)}
+    whys = (f"{name} ({type(error).__name__}: {error})" for name, error in sorted(ran.items()))
+    return f"replicas have imported what cannot be imported here: {', '.join(whys)}" if ran else ""
+
+
+def _is_missing(name: str, error: BaseException) -> bool:
+    """Whether there is no such module, so that nothing of it has run."""
+    missing = error.name if isinstance(error, ModuleNotFoundError) else None
+    return missing is not None and f"{name}.".startswith(f"{missing}.")
 
 
 def shadowed(folders: Iterable[str], before: Container[str]) -> list[str]:

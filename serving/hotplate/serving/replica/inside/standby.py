@@ -8,7 +8,8 @@ Standard input is a JSON object: `modules` (file with the names to import), `fol
 `metrics` (the folder in it for what its libraries count; the parent process moves those files).
 `HOTPLATE_STANDBY_FD` is a Unix socket to the parent process:
 
-    →  {"warm": modules, "failed": [names that could not be imported]}
+    →  {"warm": modules, "failed": [names of modules that are not there]}; or {"unusable": why}, and
+       it ends
     ←  one byte and three descriptors: the job (JSON: `env`, `job` as a worker's), the listening
        socket, the log
     →  {"taken": true}, and it is the replica; or {"refused": why}, and it ends
@@ -29,7 +30,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hotplate.serving.replica.inside.early_reads import EarlyReads, read_too_early
-from hotplate.serving.replica.inside.modules import import_all, noted_modules, shadowed
+from hotplate.serving.replica.inside.modules import (
+    half_imported,
+    import_all,
+    noted_modules,
+    shadowed,
+)
 from hotplate.serving.replica.inside.unused_imports import unused_left_out
 from hotplate.serving.replica.inside.worker import become, make_home, prepare, run
 
@@ -45,6 +51,8 @@ class Warmth(NamedTuple):
     imported: int
     failed: list[str]
     """Modules that could not be imported."""
+    unlike: str
+    """How it differs from a replica, so that it must not become one; "" = in nothing."""
     env: dict[str, str]
     """The variables that it had."""
     read: set[str]
@@ -58,6 +66,9 @@ def main(do: Become = become) -> int:
     birth = json.load(sys.stdin)
     channel = socket.socket(fileno=int(os.environ.pop(CHANNEL)))
     warmth = warm_up(birth)
+    if warmth.unlike:
+        say(channel, {"unusable": warmth.unlike})
+        return 0
     _touch_gpus()
     gc.collect()
     gc.freeze()  # what all of them have imported need not be looked through again
@@ -78,7 +89,8 @@ def warm_up(birth: dict[str, Any]) -> Warmth:
         everywhere = frozenset(sys.modules)
         with unused_left_out(used=names):
             failed = import_all(names)
-    return Warmth(len(names) - len(failed), failed, env, early.names, everywhere)
+    imported = len(names) - len(failed)
+    return Warmth(imported, [*failed], half_imported(failed), env, early.names, everywhere)
 
 
 def take_job(

@@ -1,10 +1,11 @@
 """A process that has imported what its environment's replicas need, and forks them; a program of
 its own. Python >= 3.9, as `standby.py`.
 
-Standard input is as a standby's. `HOTPLATE_TEMPLATE_FD` is a Unix socket (stream) to the engine:
+Standard input is as a standby's, and has `temporary`: the folder of which each fork has one of its
+own, "" where there is none. `HOTPLATE_TEMPLATE_FD` is a Unix socket (stream) to the engine:
 
-    →  {"warm": modules, "failed": [names that could not be imported]} once it can be forked;
-       or {"unforkable": which module left what}, and it ends
+    →  {"warm": modules, "failed": [names of modules that are not there]} once it can be forked;
+       or {"unforkable": which module left what}, or {"unusable": why}, and it ends
     ←  one byte and descriptors: the child's channel, and within walls the namespaces that it
        enters (users, processes, IPC, mounts) and the instructions for what it does itself
 
@@ -32,6 +33,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
 from hotplate.deploy.sandbox.launcher.joining import confine_child, enter
+from hotplate.serving.replica.inside.forking.left_files import LeftFiles
 from hotplate.serving.replica.inside.forking.leftovers import Leftovers
 from hotplate.serving.replica.inside.forking.rehearsal import rehearse
 from hotplate.serving.replica.inside.forking.reseeding import reseed
@@ -82,7 +84,11 @@ def main(do: Become = serve) -> int:
         rehearse()
     if os.getpid() != itself:  # a module has forked, and we are its child
         return 0
-    if why := leftovers.sentence():
+    if warmth.unlike:
+        say(channel, {"unusable": warmth.unlike})
+        return 0
+    files = LeftFiles(birth["temporary"])
+    if why := leftovers.sentence() or files.sentence():
         say(channel, {"unforkable": why})
         return 0
     note_before_fork()
@@ -94,7 +100,12 @@ def main(do: Become = serve) -> int:
     if own is None:
         return 0
     reseed()
-    return take_job(own, warmth, do, UNUSED)
+
+    def begin(job: dict[str, Any]) -> int:
+        files.put()
+        return do(job)
+
+    return take_job(own, warmth, begin, UNUSED)
 
 
 class Forks:
