@@ -199,6 +199,29 @@ async def test_an_environment_whose_warm_processes_are_of_no_use_has_none(tmp_pa
         assert (view.ready, view.making, view.wanted, view.starts) == (0, 0, 0, 4)
 
 
+async def test_an_environment_that_is_built_anew_has_another_template(tmp_path: Path) -> None:
+    runtime = forking()
+    async with templated(tmp_path, runtime) as engine:
+        await begun(engine)
+        (fork,) = await more(engine, 1)
+        template, pid = template_pid(tmp_path), pid_of(tmp_path, fork.id)
+        runtime.warm = {"VIRTUAL_ENV": "/another/place"}
+        await engine.scale(workload("c"), 1)
+        found = await until(engine, states(*[S.READY] * 3))
+        assert [was_forked(tmp_path, each) for each in found if each.key.deployment == "c"] == [
+            False
+        ]
+        await eventually(lambda: not runs(template))
+        assert runs(pid), "what it has forked goes on"
+        await pool(engine, lambda view: ready(1)(view) and view.templates == 1)
+        assert template_pid(tmp_path) != template
+        await engine.scale(workload("d"), 1)
+        found = await until(engine, states(*[S.READY] * 4))
+        assert [was_forked(tmp_path, each) for each in found if each.key.deployment == "d"] == [
+            True
+        ]
+
+
 async def test_a_replica_of_several_processes_is_forked_or_starts_cold(tmp_path: Path) -> None:
     """An environment without a template has standbys for the others alone."""
     async with templated(tmp_path, forking()) as engine:
