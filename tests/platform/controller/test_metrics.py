@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from prometheus_client import CollectorRegistry
 
+from hotplate.deploy.engine import ReplicaState
 from hotplate.deploy.phases import Phase
 from hotplate.platform.controller.memory_metrics import MemoryMetrics
 from hotplate.platform.controller.metrics import ControllerMetrics
@@ -46,3 +47,29 @@ def test_the_memory_of_replicas_is_told_by_deployment_and_service() -> None:
     assert shown() == [("acme/echo", 7)]
     found.clear()
     assert shown() == [], "nothing is kept of what is gone"
+
+
+def test_replicas_are_counted_by_state_as_they_are_now() -> None:
+    registry = CollectorRegistry()
+    metrics = ControllerMetrics(registry)
+
+    def shown() -> dict[tuple[str, str], float]:
+        found = (
+            sample
+            for family in registry.collect()
+            for sample in family.samples
+            if sample.name == "hotplate_controller_replicas_count"
+        )
+        return {(each.labels["deployment"], each.labels["state"]): each.value for each in found}
+
+    starting = replica("a", state=ReplicaState.STARTING)
+    metrics.count([starting, replica("b")])
+    assert shown() == {("acme/echo", "starting"): 1, ("acme/echo", "ready"): 1}
+    metrics.count([replica("a"), replica("b")])
+    assert shown() == {("acme/echo", "ready"): 2}
+    metrics.forget("acme/echo")
+    assert shown() == {}
+    metrics.count([replica("a"), replica("b")])
+    assert shown() == {("acme/echo", "ready"): 2}, "it has come back under its name"
+    metrics.count([])
+    assert shown() == {}

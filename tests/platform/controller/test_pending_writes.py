@@ -12,7 +12,7 @@ from hotplate.platform.controller.pending_writes import PendingWrites
 from hotplate.platform.errors import StoreFailed
 from hotplate.platform.store.records import Kind
 from tests.support.control_plane.quick_store import QuickStore
-from tests.support.patience import PATIENCE_S
+from tests.support.patience import PATIENCE_S, until
 from tests.support.small_disk import MIB, fill, small_disk
 
 LONG = "x" * 5000
@@ -103,4 +103,34 @@ async def test_what_was_being_written_when_somebody_stopped_waiting_is_written_o
     go_on.set()
     assert await again
     assert written == ["slow", "next"]
+    store.close()
+
+
+async def test_nobody_has_to_wait_and_what_comes_meanwhile_is_written_too(tmp_path: Path) -> None:
+    store = QuickStore(tmp_path / "hotplate.db")
+    pending = PendingWrites(store)
+    written: list[str] = []
+    failures: list[str] = []
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slow() -> None:
+        begun.set()
+        go_on.wait(PATIENCE_S)
+        written.append("slow")
+
+    def refused() -> None:
+        raise StoreFailed("the disk is full")
+
+    pending.add(slow)
+    pending.flush_soon(lambda: failures.append("first"))
+    await asyncio.to_thread(begun.wait, PATIENCE_S)
+    pending.add(written.append, "next")
+    pending.flush_soon(lambda: failures.append("second"))
+    go_on.set()
+    await until(lambda: written == ["slow", "next"])
+    await until(lambda: not len(pending))
+    pending.add(refused)
+    pending.flush_soon(lambda: failures.append("third"))
+    await until(lambda: failures == ["third"])
+    assert len(pending) == 1
     store.close()

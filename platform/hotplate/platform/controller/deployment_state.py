@@ -200,9 +200,11 @@ class DeploymentState:
 
     def owns(self, key: WorkloadKey) -> bool:
         """Whether a workload is of one of this deployment's revisions."""
-        named = (key.organization, key.deployment)
-        mine = (self.deployment.organization.name, self.deployment.name)
-        return named == mine and key.revision in self.numbers
+        return (
+            key.deployment == self.deployment.name
+            and key.organization == self.deployment.organization.name
+            and key.revision in self.numbers
+        )
 
     def mine(self, replicas: Iterable[Replica]) -> list[Replica]:
         """The deployment's own replicas, of all that there are."""

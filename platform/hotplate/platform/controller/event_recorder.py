@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -199,6 +199,10 @@ class EventRecorder:
     async def flush(self) -> bool:
         """Write what was kept since the last time; whether the database has all of it now."""
         return await self._pending.flush()
+
+    def flush_soon(self, failed: Callable[[], object]) -> None:
+        """The same without waiting for it; `failed` is called when the database has not all."""
+        self._pending.flush_soon(failed)
 
     def forget(self, name: str) -> None:
         """Drop the figures of a deployment that is gone; `name` as in the metrics' label."""

@@ -17,7 +17,7 @@ demand, a query is answered, or a moment comes that its last step named (`next_a
     tells the engine, records the decisions and the status
 
 After each round the routes of all deployments go to the gateways (`gateways/route_links`), and what
-was recorded to the store, in one transaction (`pending_writes`).
+was recorded to the store (`pending_writes`): in one transaction, for which no round waits.
 """
 
 from __future__ import annotations
@@ -230,11 +230,11 @@ class Controller:
         while True:
             await self._engine.changed()
             after = {replica.id: replica for replica in self._engine.replicas()}
-            differing = [
+            differing = {
                 (after.get(name) or before[name]).key
                 for name in {*before, *after}
                 if before.get(name) != after.get(name)
-            ]
+            }
             before = after
             self._metrics.count(list(after.values()))
             for deployment_id in self.states.allocations.waiting():
@@ -307,8 +307,8 @@ class Controller:
         for deployment_id in self.states.allocations.affected():
             self._look_at(deployment_id)
         self._publish()
-        if not await self._recorder.flush():
-            asyncio.get_running_loop().call_later(RETRY_S, self._wake.set)
+        loop = asyncio.get_running_loop()
+        self._recorder.flush_soon(lambda: loop.call_later(RETRY_S, self._wake.set))
 
     async def _limit(self) -> bool:
         """Hold to the quotas as the store has them now, and to what there is. Without knowing them

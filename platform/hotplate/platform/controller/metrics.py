@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter as Counts
 from collections import defaultdict
 from collections.abc import Sequence
 
@@ -45,6 +46,8 @@ class ControllerMetrics:
             ["deployment", "service", "state"],
             registry=registry,
         )
+        self._counted: Counts[tuple[str, str, str]] = Counts()
+        """What `replicas` shows."""
         self.desired = Gauge(
             "hotplate_controller_desired_replicas_count",
             "Replicas that the autoscaler wants",
@@ -75,12 +78,17 @@ class ControllerMetrics:
             histogram.remove_by_labels(labels)
         for metric in (self.crashes, self.replicas, self.desired):
             metric.remove_by_labels(labels)
+        self._counted = Counts({k: n for k, n in self._counted.items() if k[0] != deployment})
 
     def count(self, replicas: Sequence[Replica]) -> None:
         """Set the replica gauges to what there is now."""
-        self.replicas.clear()
-        for replica in replicas:
-            self.replicas.labels(_name(replica), replica.key.service, replica.state.value).inc()
+        counts = Counts((_name(each), each.key.service, each.state.value) for each in replicas)
+        for gone in self._counted.keys() - counts.keys():
+            self.replicas.remove(*gone)
+        for labels, count in counts.items():
+            if self._counted.get(labels) != count:
+                self.replicas.labels(*labels).set(count)
+        self._counted = counts
 
 
 def _seconds(registry: CollectorRegistry, name: str, text: str, *labels: str) -> Histogram:

@@ -28,13 +28,14 @@ log = logging.getLogger("hotplate.controller")
 
 class PendingWrites:
     """Writes in order, all of a round in one transaction: each of its own would wait for the disk.
-
-    For one task alone.
+    Several tasks may flush: one does it after the other.
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._waiting: deque[Callable[[], Any]] = deque()
+        self._turn = asyncio.Lock()
+        self._flushing: asyncio.Task[None] | None = None
         self._failed = False
         """Whether the database has refused what waits."""
 
@@ -49,21 +50,34 @@ class PendingWrites:
     async def flush(self) -> bool:
         """Write all that waits, or let it wait on; whether nothing waits now. Raises no
         StoreFailed."""
-        while self._waiting:
-            batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), TOGETHER_MAX))]
-            try:
-                # Whoever cancels us and flushes again writes nothing twice.
-                await asyncio.shield(self._store.run(self._write, batch))
-            except StoreFailed as error:
-                self._waiting.extendleft(reversed(batch))
-                if not self._failed:
-                    log.warning(
-                        "events and decisions wait until the database takes them: %s", error
-                    )
-                self._failed = True
-                return False
-            self._failed = False
-        return True
+        async with self._turn:
+            while self._waiting:
+                most = min(len(self._waiting), TOGETHER_MAX)
+                batch = [self._waiting.popleft() for _ in range(most)]
+                try:
+                    # Whoever cancels us and flushes again writes nothing twice.
+                    await asyncio.shield(self._store.run(self._write, batch))
+                except StoreFailed as error:
+                    self._waiting.extendleft(reversed(batch))
+                    if not self._failed:
+                        log.warning(
+                            "events and decisions wait until the database takes them: %s", error
+                        )
+                    self._failed = True
+                    return False
+                self._failed = False
+            return True
+
+    def flush_soon(self, failed: Callable[[], object]) -> None:
+        """Begin to write what waits, unless that goes on already: then what comes until its end is
+        written too. `failed` is called when something has to wait on."""
+
+        async def flushed() -> None:
+            if not await self.flush():
+                failed()
+
+        if self._flushing is None or self._flushing.done():
+            self._flushing = asyncio.create_task(flushed(), name="records")
 
     def _write(self, batch: list[Callable[[], Any]]) -> None:
         try:

@@ -233,7 +233,7 @@ async def test_queries_turn_a_deployment_on_and_off_and_the_decision_says_why(
             assert len(world.engine.found) == 2
             value = "0"
             await until(lambda: not world.engine.found)
-            assert "QueryAnswered" in [e.kind for e in store.history.events(made.id)]
+            await until(lambda: "QueryAnswered" in [e.kind for e in store.history.events(made.id)])
         await prometheus.close()
     store.close()
 

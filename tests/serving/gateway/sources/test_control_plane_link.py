@@ -186,3 +186,13 @@ async def test_a_broken_file_is_no_table(tmp_path: Path) -> None:
     for text in ("", "{}", "[1]", '{"version": 1, "routes": [{"name": "x"}]}'):
         (tmp_path / "routes.json").write_text(text)
         assert TableFile(tmp_path).load() is None
+
+
+async def test_of_tables_that_come_faster_than_they_are_kept_only_the_last_has_to_be(
+    kitchen: Kitchen, plane: ControlPlane, file: TableFile, link: ControlPlaneLink
+) -> None:
+    for version in range(7, 107):
+        await plane.send(version, replace(kitchen.route, schema=f'{{"v": {version}}}'))
+    await until(lambda: plane.reports[-1].version == 106)
+    await until(lambda: (kept := file.load()) is not None and kept.version == 106)
+    assert (await kitchen.ask("/schema.json")).body == b'{"v": 106}'

@@ -110,7 +110,11 @@ class RouteTable:
     routes: tuple[Route, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        return {"type": "routes", **asdict(self)}
+        return {
+            "type": "routes",
+            "version": self.version,
+            "routes": tuple(map(_route_json, self.routes)),
+        }
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> RouteTable:
@@ -181,7 +185,7 @@ class DemandReport:
         """What is sent at `now` (loop seconds)."""
         routes = {}
         for name, demand in self.routes.items():
-            sent = routes[name] = asdict(demand)
+            sent = routes[name] = dict(vars(demand))
             oldest_at = sent.pop("oldest_at")
             sent["oldest_s"] = None if oldest_at is None else max(0.0, now - oldest_at)
         return {"type": "demand", "version": self.version, "routes": routes}
@@ -196,6 +200,16 @@ class DemandReport:
             counted = {key: value for key, value in demand.items() if key != "oldest_s"}
             routes[name] = RouteDemand(**counted, oldest_at=oldest_at)
         return DemandReport(data["version"], routes)
+
+
+def _route_json(route: Route) -> dict[str, Any]:
+    """A table goes out each time that a replica comes or goes, so nothing is copied that need not
+    be."""
+    return {
+        **vars(route),
+        "replicas": tuple(map(vars, route.replicas)),
+        "cors": None if route.cors is None else asdict(route.cors),
+    }
 
 
 def _route(data: Mapping[str, Any]) -> Route:

@@ -49,6 +49,9 @@ class ControlPlaneLink:
             self._headers[GATEWAY_FIELD] = gateway.fleet.id
             self._headers[FLEET_FIELD] = str(gateway.fleet.folder)
         self._reports = reports
+        self._newest: RouteTable | None = None
+        """The table that came last on this connection."""
+        self._came = asyncio.Event()
 
     async def load(self) -> str:
         """The control plane names no operator's address."""
@@ -83,19 +86,23 @@ class ControlPlaneLink:
         ) as socket:
             self._reports.connected = True
             self._reports.request()
-            writer = asyncio.create_task(self._write(socket))
+            works = [
+                asyncio.create_task(work) for work in (self._write(socket), self._put_in_force())
+            ]
             try:
                 await self._read(socket)
             finally:
                 self._reports.connected = False
-                writer.cancel()
-                with contextlib.suppress(asyncio.CancelledError, OSError, aiohttp.ClientError):
-                    await writer
+                for work in works:
+                    work.cancel()
+                    with contextlib.suppress(asyncio.CancelledError, OSError, aiohttp.ClientError):
+                        await work
 
     async def _read(self, socket: aiohttp.ClientWebSocketResponse) -> None:
-        """Applies tables. The first of a connection is in force whatever its version, because the
+        """Takes tables. The first of a connection is in force whatever its version, because the
         control plane may have begun anew; after it only higher ones."""
-        first = True
+        self._newest = None
+        self._came.clear()
         async for message in socket:
             if message.type is not aiohttp.WSMsgType.TEXT:
                 continue
@@ -107,10 +114,22 @@ class ControlPlaneLink:
             except (ValueError, TypeError, KeyError) as error:
                 log.warning("the control plane sent what is not a route table: %r", error)
                 continue
-            if first or table.version > self._gateway.version:
-                first = False
-                await self._gateway.apply(table)
-                await asyncio.to_thread(self._file.save, table)
+            if self._newest is None or table.version > self._newest.version:
+                self._newest = table
+                self._came.set()
+            else:
+                self._reports.request()
+
+    async def _put_in_force(self) -> None:
+        """Applies and keeps the newest table, and says so. Where tables come faster than that,
+        those in between are left out."""
+        while True:
+            await self._came.wait()
+            self._came.clear()
+            assert self._newest is not None
+            table = self._newest
+            await self._gateway.apply(table)
+            await asyncio.to_thread(self._file.save, table)
             self._reports.request()
 
     async def _write(self, socket: aiohttp.ClientWebSocketResponse) -> None:
