@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from hotplate.deploy.sandbox.isolation import Isolation
+from tests.support.end_to_end.cold_start import ColdStart
 from tests.support.end_to_end.platform_process import Platform, running
 from tests.support.end_to_end.rough_client import Bento, RoughClient
 from tests.support.patience import until
@@ -69,3 +70,27 @@ async def test_replicas_are_forked_and_outlive_template_and_control_plane(
         assert (await call(f"{urls[0]}/cook"))["version"] == "v1"
         await here.stop()
         assert here.leftovers() == []
+
+
+async def test_a_start_that_waits_for_its_template_has_waited_once(
+    platform: Platform, bento: Bento, tmp_path: Path
+) -> None:
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cores)})  # where one cold start is a crowd already
+    try:
+        here = running(tmp_path / "data", platform, standby="calm_s = 600")
+        async with here as alone, RoughClient(alone) as rough:
+            os.sched_setaffinity(0, cores)
+            scaling = {**SLEEPY, "max_replicas": 2}
+            await rough.deploy("one", await rough.push(bento), Kitchen={"scaling": scaling})
+            await rough.settled("one", "running", "scaled-to-zero")
+            await alone.asleep("one")
+            url = await alone.url_of("one")
+            await asyncio.gather(*(call(f"{url}/cook", seconds=1.0) for _ in range(2)))
+            starts = await alone.ask("one", "/cold_starts?count=2")
+    finally:
+        os.sched_setaffinity(0, cores)
+    forked, cold = sorted(map(ColdStart.of, starts), key=lambda one: one.share_s["process"])
+    assert {one["replica"] for one in starts if one["forked"]} == {forked.replica}
+    assert forked.share_s["environment"] > forked.share_s["process"] + forked.share_s["init"]
+    assert cold.share_s["environment"] < cold.share_s["process"]

@@ -154,7 +154,7 @@ class Attempt:
         if self.process is None:
             self._noted.end("instance")
             self._noted.begin("environment")
-            command = await self._prepare(deadline, report)
+            command = await self._prepare(gpus, deadline, report)
             self._noted.begin("process")
             self.process = await self._begin(command, gpus)
         if self.ready_at is None:
@@ -203,7 +203,7 @@ class Attempt:
         )
         return self._scope
 
-    async def _prepare(self, deadline: float, report: Report) -> Command:
+    async def _prepare(self, gpus: tuple[int, ...], deadline: float, report: Report) -> Command:
         def building(log: str) -> None:
             self.build_log = log
             report(ReplicaState.STARTING, BUILDING if log else PREPARING)
@@ -214,13 +214,19 @@ class Attempt:
         recorder = AttemptRecorder(self._noted.begin, self._noted.end, building)
         try:
             async with asyncio.timeout_at(deadline) as limit:
-                return await self._context.runtime.prepare(
+                command = await self._context.runtime.prepare(
                     self._workload, self._replica, str(directory), recorder
                 )
         except TimeoutError:
             if not limit.expired():
                 raise
             raise PrepareFailed(self._lateness(), retry=True) from None
+        # As what was built in that phase, a template is there from now on: the next start does not
+        # wait for it.
+        limit_s = self._workload.cold_start_timeout_s / 2
+        if await self._context.standbys.wait_for_template(command.warm, gpus, limit_s):
+            self._noted.end("environment")
+        return command
 
     async def _begin(self, command: Command, gpus: tuple[int, ...]) -> Process:
         """Its process, a standby's where one fits, on a socket that accepts from now on."""
@@ -236,8 +242,6 @@ class Attempt:
             standbys = self._context.standbys
             self.warm, process = command.warm, None
             self.pool = name_of(command.warm, gpus) if command.warm else ""
-            limit_s = self._workload.cold_start_timeout_s / 2
-            await standbys.wait_for_template(command.warm, gpus, limit_s)
             if (standby := standbys.take(command, gpus)) is not None:
                 process = await self._start_from(standby, command, env, listener)
                 self.forked = process is not None and standby.is_template

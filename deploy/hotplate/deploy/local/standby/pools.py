@@ -114,13 +114,13 @@ class StandbyPools(Standbys):
 
     async def wait_for_template(
         self, warm: Warm | None, gpus: Sequence[int], limit_s: float
-    ) -> None:
+    ) -> bool:
         """Returns at once, unless so many start cold already that what starts now is ready sooner
         as a template's fork: then when there is one, or none can be had, after `limit_s` at
-        most."""
+        most. Whether it has waited."""
         pool = self._pool_of(warm, gpus)
         if pool is None or not pool.is_crowded(CORES):
-            return
+            return False
         pool.waiting += 1
         self._wake.set()
         try:
@@ -132,6 +132,7 @@ class StandbyPools(Standbys):
             log.info("%s: starts no longer wait for its template", pool.name)
         finally:
             pool.waiting -= 1
+        return True
 
     def start_over(self, replica: str, *, ready: bool = False) -> None:
         """The start of that replica is: it is `ready`, or has ended."""
