@@ -32,7 +32,8 @@ async def test_an_idle_platform_takes_hardly_any_cpu_and_memory(
     platform: Platform, bento: Bento, tmp_path: Path
 ) -> None:
     data, unused_files_s = tmp_path / "data", PlatformSettings().unused_files_s
-    async with running(data, platform, unused_files_s=unused_files_s) as alone:
+    standby = "mode = 'off'"
+    async with running(data, platform, standby=standby, unused_files_s=unused_files_s) as alone:
         async with RoughClient(alone) as rough:
             await rough.deploy("sleeper", await rough.push(bento), Kitchen={"scaling": SLEEPY})
             await rough.settled("sleeper", "running")

@@ -27,6 +27,8 @@ DEPLOYMENT_PORTS = 60
 ARENA_BYTES = 256 << 20
 UNUSED_FILES_S = 3
 """So that it is seen what becomes of files that nobody uses any more."""
+FORKS = "calm_s = 0\nmin_starts = 1"
+"""Of `[standby]`: the second start of an environment is a fork already, as most of a user's are."""
 
 
 class Platform:
@@ -41,7 +43,7 @@ class Platform:
         environments_of: Platform | None = None,
         ports: int = DEPLOYMENT_PORTS,
         settings: str = "",
-        standby: str = "mode = 'off'",
+        standby: str = FORKS,
         unused_files_s: float = UNUSED_FILES_S,
         program: Path = BIN / "hotplate",
         launcher: Sequence[str] = (),
@@ -49,7 +51,7 @@ class Platform:
         packages: Path = PACKAGES,
     ) -> None:
         """`settings` are further lines of `hotplate.toml`, `standby` those of its section of that
-        name: their processes would cost every scenario. `program` is the `hotplate` to start, by
+        name. `program` is the `hotplate` to start, by
         `launcher` where there is one, with `environ` over our own environment. What it builds
         environments from is in `packages`."""
         self.data = data
@@ -254,7 +256,7 @@ async def running(
     data: Path,
     environments_of: Platform | None = None,
     settings: str = "",
-    standby: str = "mode = 'off'",
+    standby: str = FORKS,
     unused_files_s: float = UNUSED_FILES_S,
     program: Path = BIN / "hotplate",
 ) -> AsyncIterator[Platform]:
