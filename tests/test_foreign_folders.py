@@ -124,6 +124,7 @@ OURS = {
     "platform/commands/doctor.py": OPERATOR,
     "platform/processes/event_log.py": OPERATOR,
     "platform/upkeep/health.py": OPERATOR,
+    "platform/processes/ports.py": KERNEL,
     "platform/processes/privacy.py": OPERATOR,
     "platform/commands/secret_flags.py": OPERATOR,
     "platform/settings.py": OPERATOR,
