@@ -192,13 +192,17 @@ class Installation:
                 await controller.ready.wait()
                 await work(Plane(store, blobs, engine, self.gateway, cloud, self.promised))
 
+            # One that came later than the first decisions would keep the count up for a minute.
+            url = str(server.make_url("/internal/gateway"))
+            connection = asyncio.create_task(self.gateway.run(url))
+            await until(lambda: controller.gateways.connected)
             life.counted = True
             working = asyncio.create_task(worked())
             tasks = [
                 working,
                 asyncio.create_task(life.ended.wait()),
                 asyncio.create_task(controller.run()),
-                asyncio.create_task(self.gateway.run(str(server.make_url("/internal/gateway")))),
+                connection,
             ]
             await asyncio.wait(tasks[:2], return_when=asyncio.FIRST_COMPLETED)
             for task in tasks:
