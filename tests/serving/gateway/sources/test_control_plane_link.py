@@ -196,3 +196,14 @@ async def test_of_tables_that_come_faster_than_they_are_kept_only_the_last_has_t
     await until(lambda: plane.reports[-1].version == 106)
     await until(lambda: (kept := file.load()) is not None and kept.version == 106)
     assert (await kitchen.ask("/schema.json")).body == b'{"v": 106}'
+
+
+async def test_the_last_table_of_a_connection_that_ends_is_put_in_force(
+    kitchen: Kitchen, plane: ControlPlane, file: TableFile, link: ControlPlaneLink
+) -> None:
+    for version in range(7, 12):
+        await plane.send(version, replace(kitchen.route, schema=f'{{"v": {version}}}'))
+    await plane.stop()
+    await until(lambda: not kitchen.reports.connected)
+    assert (await kitchen.ask("/schema.json")).body == b'{"v": 11}'
+    assert (kept := file.load()) is not None and kept.version == 11

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import math
 from typing import Any
 
 import aiohttp
@@ -49,8 +50,8 @@ class ControlPlaneLink:
             self._headers[GATEWAY_FIELD] = gateway.fleet.id
             self._headers[FLEET_FIELD] = str(gateway.fleet.folder)
         self._reports = reports
-        self._newest: RouteTable | None = None
-        """The table that came last on this connection."""
+        self._next: RouteTable | None = None
+        """The table that came last, if it is not in force yet."""
         self._came = asyncio.Event()
 
     async def load(self) -> str:
@@ -86,23 +87,22 @@ class ControlPlaneLink:
         ) as socket:
             self._reports.connected = True
             self._reports.request()
-            works = [
-                asyncio.create_task(work) for work in (self._write(socket), self._put_in_force())
-            ]
+            reader = asyncio.create_task(self._read(socket))
+            reader.add_done_callback(lambda _: self._came.set())
+            writer = asyncio.create_task(self._write(socket))
             try:
-                await self._read(socket)
+                await self._put_in_force(reader)
             finally:
                 self._reports.connected = False
-                for work in works:
-                    work.cancel()
+                for task in (reader, writer):
+                    task.cancel()
                     with contextlib.suppress(asyncio.CancelledError, OSError, aiohttp.ClientError):
-                        await work
+                        await task
 
     async def _read(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         """Takes tables. The first of a connection is in force whatever its version, because the
         control plane may have begun anew; after it only higher ones."""
-        self._newest = None
-        self._came.clear()
+        newest = -math.inf
         async for message in socket:
             if message.type is not aiohttp.WSMsgType.TEXT:
                 continue
@@ -114,23 +114,26 @@ class ControlPlaneLink:
             except (ValueError, TypeError, KeyError) as error:
                 log.warning("the control plane sent what is not a route table: %r", error)
                 continue
-            if self._newest is None or table.version > self._newest.version:
-                self._newest = table
+            if table.version > newest:
+                newest, self._next = table.version, table
                 self._came.set()
             else:
                 self._reports.request()
 
-    async def _put_in_force(self) -> None:
-        """Applies and keeps the newest table, and says so. Where tables come faster than that,
-        those in between are left out."""
-        while True:
-            await self._came.wait()
-            self._came.clear()
-            assert self._newest is not None
-            table = self._newest
+    async def _put_in_force(self, reader: asyncio.Task[None]) -> None:
+        """Applies and keeps each table, and says so, until the connection has ended: its last one,
+        too. Where tables come faster than that, those in between are left out. Raises what the
+        connection has ended with."""
+        while self._next is not None or not reader.done():
+            if self._next is None:
+                await self._came.wait()
+                self._came.clear()
+                continue
+            table, self._next = self._next, None
             await self._gateway.apply(table)
             await asyncio.to_thread(self._file.save, table)
             self._reports.request()
+        reader.result()
 
     async def _write(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         while True:
