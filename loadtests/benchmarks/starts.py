@@ -12,12 +12,15 @@ from pathlib import Path
 from statistics import fmean, quantiles
 from typing import Any
 
+import aiohttp
+
 from loadtests.harness.child_process import BIN, BenchmarkFailed, running
 from loadtests.harness.report import StartRow, column, median, spread
 from loadtests.systems.kitchens import Kitchens, kitchens
 from tests.support.memory import memory_bytes
 from tests.support.patience import until
 from tests.support.ports import free_range
+from tests.support.processor import cpu_s
 from tests.support.services.calling import Refused, call, process_of
 
 NAME = "kitchen"
@@ -26,6 +29,8 @@ AUTOMATIC, OFF = "calm_s = 0.5\nmemory_share = 0.9", "mode = 'off'"
 PAIRS, QUICK_PAIRS = 30, 2
 CROWDS, QUICK_CROWD = (31, 100), 4
 REPLICAS, QUICK_REPLICAS = 16, 2
+ROUNDS, QUICK_ROUNDS = 40, 2
+ROUND_REQUESTS = 250
 TEMPLATE_S = 60.0
 
 
@@ -34,6 +39,9 @@ class Row(StartRow):
     p95_s: float | None = column("p95 s", 2)
     memory_mib: float | None = column("memory of one MiB", 1)
     serve_ratio: float | None = column("x bentoml serve", 3)
+    rate_per_s: float | None = column("requests/s", 0)
+    cpu_ms: float | None = column("CPU ms each", 3)
+    cold_ratio: float | None = column("x cold, CPU", 3)
 
 
 async def measure(folder: Path, quick: bool, *parts: str) -> Sequence[Row]:
@@ -102,10 +110,43 @@ async def _memory(folder: Path, quick: bool) -> list[Row]:
     ]
 
 
+async def _steady(folder: Path, quick: bool) -> list[Row]:
+    """Requests one after another to a replica that was forked and to one that started cold, in
+    turns: how many a second, and what each costs the replica."""
+    async with _place(folder / "both", AUTOMATIC, ports=2) as place:
+        urls = {COLD: await place.deploy(f"{NAME}-0", min_replicas=1)}
+        async with _only_forks(place):
+            urls[FORKED] = await place.deploy(f"{NAME}-1", min_replicas=1)
+        pids = {way: process_of((await call(f"{url}/cook"))["pid"]) for way, url in urls.items()}
+        taken_s: dict[str, list[float]] = {FORKED: [], COLD: []}
+        used_s: dict[str, list[float]] = {FORKED: [], COLD: []}
+        async with aiohttp.ClientSession() as http:
+            for _ in range(QUICK_ROUNDS if quick else ROUNDS):
+                for way, url in urls.items():
+                    began, before_s = time.perf_counter(), cpu_s(pids[way])
+                    for _ in range(ROUND_REQUESTS):
+                        async with http.post(f"{url}/cook", json={}) as answer:
+                            answer.raise_for_status()
+                            await answer.read()
+                    taken_s[way].append(time.perf_counter() - began)
+                    used_s[way].append(cpu_s(pids[way]) - before_s)
+    cold_s = median(used_s[COLD])
+    return [
+        Row(
+            f"a request to a replica, {way}",
+            rate_per_s=ROUND_REQUESTS / median(taken_s[way]),
+            cpu_ms=1000 * median(used_s[way]) / ROUND_REQUESTS,
+            cold_ratio=median(used_s[way]) / cold_s,
+        )
+        for way in urls
+    ]
+
+
 _MEASURES: dict[str, Callable[[Path, bool], Awaitable[list[Row]]]] = {
     "one": _one,
     "many": _many,
     "memory": _memory,
+    "steady": _steady,
 }
 PARTS = list(_MEASURES)
 
