@@ -32,7 +32,7 @@ class LeftFiles:
         self._files: list[LeftFile] = []
         self._bytes = 0
         self._mounts = _mount_points()
-        self._read(folder)
+        self._read()
 
     def sentence(self) -> str:
         """Why forks cannot be given them; "" if they can."""
@@ -57,31 +57,32 @@ class LeftFiles:
                     ) as file:
                         file.write(content)
 
-    def _read(self, folder: str) -> None:
-        try:
-            entries = list(os.scandir(folder)) if folder else []
-        except OSError:
-            return
-        for entry in entries:
-            if self.sentence():
-                return
-            with suppress(OSError):
-                self._note(entry)
+    def _read(self) -> None:
+        folders = [self._folder] if self._folder else []
+        while folders and not self.sentence():
+            with suppress(OSError), os.scandir(folders.pop()) as entries:
+                for entry in entries:
+                    if self._note(entry):
+                        folders.append(entry.path)
+                    if self.sentence():
+                        return
 
-    def _note(self, entry: os.DirEntry[str]) -> None:
+    def _note(self, entry: os.DirEntry[str]) -> bool:
+        """Whether it is a folder to look into."""
         if any(f"{mount}/".startswith(f"{entry.path}/") for mount in self._mounts):
-            return
+            return False
         mode = entry.stat(follow_symlinks=False).st_mode & 0o777
         if entry.is_symlink():
             self._files.append(LeftFile(entry.path, mode, os.readlink(entry.path)))
         elif entry.is_dir():
             self._files.append(LeftFile(entry.path, mode, None))
-            self._read(entry.path)
+            return True
         elif entry.is_file():
             with open(entry.path, "rb") as file:
                 content = file.read(MOST_BYTES + 1)
             self._bytes += len(content)
             self._files.append(LeftFile(entry.path, mode, content))
+        return False
 
 
 def _mount_points() -> list[str]:
