@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from hotplate.deploy.sandbox.process_scope import REPLICA_DIR
 from tests.support.end_to_end.census import ROLES
 from tests.support.end_to_end.platform_process import DEPLOYMENT_PORTS, Platform
 from tests.support.patience import until
@@ -48,10 +49,15 @@ async def unaccounted(platform: Platform, ports: Mapping[str, int]) -> str:
                 leaders[pid] = replica["id"]
     # The first process of a replica's namespace is in no session of its leader's.
     namespaces = {_namespace_of(pid) for pid in leaders} - {_namespace_of(os.getpid()), ""}
+    warm = _warm_folders(platform)
+    pools = (await platform.page("standby"))["pools"]
+    expected = sum(pool["ready"] + pool["making"] for pool in pools)
+    if len(warm) - len(warm & _forked_from(platform)) > expected:
+        return f"there are more warm processes than the {expected} that the platform says it has"
     for pid in platform.processes():
         session = _session_of(pid)
         known = pid in leaders or session in leaders or _namespace_of(pid) in namespaces
-        if session is not None and not known:
+        if session is not None and not known and _marker_of(pid) not in warm:
             return f"process {pid} belongs to no role and no replica: {_command(pid)}"
     first = platform.port + 1
     listening = {port for port in _listening() if first <= port < first + DEPLOYMENT_PORTS}
@@ -60,6 +66,20 @@ async def unaccounted(platform: Platform, ports: Mapping[str, int]) -> str:
     if missing := set(ports.values()) - listening:
         return f"port {min(missing)} of a deployment is not listened on"
     return ""
+
+
+def _warm_folders(platform: Platform) -> set[str]:
+    """Of standbys and templates."""
+    return {str(each / "work") for each in (platform.data / "engine" / "standbys").glob("*")}
+
+
+def _forked_from(platform: Platform) -> set[str]:
+    """Those of them that replicas were forked from, or have been, which may have ended since."""
+    found = set()
+    for born in (platform.data / "engine" / "replicas").glob("*/born"):
+        with suppress(OSError):  # its replica has ended
+            found.add(born.read_text())
+    return found
 
 
 def leader_of(platform: Platform, replica: str) -> int | None:
@@ -91,6 +111,16 @@ def _session_of(pid: int) -> int | None:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         return None if fields[0] in "ZX" else int(fields[_SESSION])
     return None
+
+
+def _marker_of(pid: int) -> str:
+    """The folder by which an engine finds a process."""
+    variable = f"{REPLICA_DIR}=".encode()
+    with suppress(OSError):
+        for entry in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+            if entry.startswith(variable):
+                return os.fsdecode(entry.removeprefix(variable))
+    return ""
 
 
 def _command(pid: int) -> str:

@@ -20,6 +20,7 @@ import aiohttp
 
 from loadtests.harness.verdict import Verdict
 from loadtests.systems.steady_load import steady_load
+from loadtests.systems.templates import SOON, ForkCount
 from tests.support.deploy.running import runs
 from tests.support.end_to_end.census import ROLES
 from tests.support.end_to_end.laptop import Laptop
@@ -48,7 +49,10 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 async def run(flags: argparse.Namespace, folder: Path) -> Verdict:
-    async with running(folder / "data") as platform, RoughClient(platform) as rough:
+    async with (
+        running(folder / "data", standby=SOON) as platform,
+        RoughClient(platform) as rough,
+    ):
         laptop = await Laptop.at(folder / "laptop", platform)
         await laptop.deploy("good", await laptop.build("kitchen", KITCHEN), Kitchen=AWAKE)
         await rough.settled("good", "running")
@@ -68,6 +72,7 @@ async def run(flags: argparse.Namespace, folder: Path) -> Verdict:
         trial.verdict.broken += [f"the neighbour: {each.what}" for each in load.failures[:5]]
         if not await platform.healthy():
             trial.verdict.broken.append("the platform is not healthy afterwards")
+        await ForkCount(platform).show(trial.verdict)
         return trial.verdict
 
 

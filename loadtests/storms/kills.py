@@ -38,6 +38,7 @@ from loadtests.systems.recorded_calls import history_of, recorded, recorded_call
 from loadtests.systems.retrying_user import RetryingUser
 from loadtests.systems.second_gateway import second_gateway
 from loadtests.systems.steady_load import Failure, SteadyLoad, steady_load
+from loadtests.systems.templates import SOON, ForkCount
 from tests.support.control_plane.cloud import Refused
 from tests.support.end_to_end.platform_process import Platform
 from tests.support.gateway.gateway_processes import GatewayProcess
@@ -82,7 +83,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 async def run(flags: argparse.Namespace, folder: Path) -> Verdict:
     """At least one point of each operation and of each victim, the others by chance."""
-    async with kitchens(folder) as place:
+    async with kitchens(folder, standby=SOON) as place:
         try:
             return await _stormed(flags, folder, place)
         finally:
@@ -109,6 +110,7 @@ async def _stormed(flags: argparse.Namespace, folder: Path, place: Kitchens) -> 
         ):
             await kills.strike_on(flags.points, flags.minutes, load)
         verdict = kills.verdict(load)
+        await kills.forks.show(verdict)
         bound = LEAST_SHARE if flags.gateways == 2 else 0.0
         history = history_of(record, platform.shared)
         _judge_history(verdict, history, bound)
@@ -179,6 +181,9 @@ class Kills:
     without_gateway: list[tuple[float, float]] = field(default_factory=list)
     """From when until when one of the gateways was dead, monotonic seconds."""
 
+    def __post_init__(self) -> None:
+        self.forks = ForkCount(self.platform)
+
     async def start_second(self) -> None:
         starting = second_gateway(self.platform, self.folder)
         self.second = await self.stack.enter_async_context(starting)
@@ -219,6 +224,7 @@ class Kills:
             operating.cancel()
             trouble = f"it did not end: {error!r}"
         trouble = trouble or await self.rest()
+        await self.forks.look()
         self.usual_s[name] = min(5.0, max(0.3, now() - began - 2 * (now() - began - moment_s) / 3))
         self.without += (load.sent - sent) * (victim in ("control-plane", "agent", "up"))
         if victim in GATEWAYS:

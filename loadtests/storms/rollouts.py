@@ -27,6 +27,7 @@ from loadtests.systems.rolling_load import (
     short_caller,
     under_load,
 )
+from loadtests.systems.templates import SOON, ForkCount
 from tests.support.end_to_end.laptop import Laptop
 from tests.support.end_to_end.platform_process import Platform
 from tests.support.end_to_end.rough_client import Bento, RoughClient
@@ -109,7 +110,7 @@ class Wanted:
 
 
 async def run(flags: argparse.Namespace, folder: Path) -> Verdict:
-    platform = Platform(folder / "data")
+    platform = Platform(folder / "data", standby=SOON)
     try:
         await platform.start()
         laptop = await Laptop.at(folder / "laptop", platform)
@@ -126,6 +127,7 @@ async def run(flags: argparse.Namespace, folder: Path) -> Verdict:
             if flags.only in (None, "pair"):
                 tags = await _pushed(laptop, rough, "pair", PAIR)
                 await trial.roll("pair", Wanted(tags, ("Front", "Back"), 4), pair_callers)
+        await ForkCount(platform).show(trial.verdict)
         return trial.verdict
     finally:
         platform.destroy()
