@@ -2,7 +2,9 @@
 
 `hotplate up`, and a replica that the stock client has deployed. The same clients ask, in turns, the
 deployment's address and the socket on which the replica listens. The rate is what two cores can
-carry with the clients on them: a BentoML replica alone takes a core for three times as many.
+carry with the clients on them: an API of BentoML's takes a core for three times as many requests
+(`api`), an ASGI application in a service of BentoML's takes less, so that it is asked by more
+clients (`asgi`).
 """
 
 from __future__ import annotations
@@ -25,12 +27,22 @@ WAITS = """class Waits:
         await asyncio.sleep(0.1)
         return text
 """
-NAME = "waits"
+SERVICE = "@bentoml.service"
+APPLICATION = """async def application(scope, receive, send):
+    while (await receive()).get("more_body"):
+        pass
+    await asyncio.sleep(0.1)
+    headers = [(b"content-length", b"4")]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": b"done"})
+
+
+@bentoml.asgi_app(application, path="/application")
+"""
 ONE_REPLICA = {
     "scaling": {"min_replicas": 1, "max_replicas": 1},
     "config_overrides": {"traffic": {"concurrency": 100}},
 }
-CLIENTS = 16
 ROUNDS, SECONDS, WARMUP_S = 5, 10.0, 3.0
 
 
@@ -45,31 +57,61 @@ Pair = tuple[Load, Load]
 """Of the deployment, and of the replica alone right before or after it."""
 
 
-async def measure(folder: Path, quick: bool) -> Sequence[Row]:
-    seconds, pairs = (1.0 if quick else SECONDS), list[Pair]()
+@dataclass(frozen=True)
+class Asked:
+    """What is asked, and by how many clients."""
+
+    words: str
+    path: str
+    clients: int
+
+
+PARTS = {
+    "api": Asked("an API of BentoML's", "/wait", 16),
+    "asgi": Asked("an ASGI application in a service of BentoML's", "/application/", 100),
+}
+
+
+async def measure(folder: Path, quick: bool, *parts: str) -> Sequence[Row]:
+    rows: list[Row] = []
     async with installation(folder) as here:
         source = project(folder / "waits", WAITS)
-        url, _ = await deploy(here, source, NAME, {"Waits": ONE_REPLICA})
-        ways = {"through": "", "alone": _socket_of(here.data)}
-        for number in range(1 if quick else ROUNDS):
-            loads: dict[str, Load] = {}
-            for way in sorted(ways, reverse=bool(number % 2)):
-                async with closed_loop(
-                    f"{url}/wait", CLIENTS, seconds, folder, socket=ways[way], warmup_s=WARMUP_S
-                ) as loads[way]:
-                    pass
-            pairs.append((loads["through"], loads["alone"]))
-    return _rows(pairs)
+        program = source / "service.py"
+        program.write_text(program.read_text().replace(SERVICE, APPLICATION + SERVICE))
+        for part in parts or PARTS:
+            url, _ = await deploy(here, source, part, {"Waits": ONE_REPLICA})
+            rows += await _asked(PARTS[part], url, _socket_of(here.data, part), folder, quick)
+            await here.bentoml("deployment", "delete", part, folder=folder)
+    return rows
 
 
-def _socket_of(data: Path) -> str:
+async def _asked(asked: Asked, url: str, socket: str, folder: Path, quick: bool) -> list[Row]:
+    seconds, pairs = (1.0 if quick else SECONDS), list[Pair]()
+    ways = {"through": "", "alone": socket}
+    for number in range(1 if quick else ROUNDS):
+        loads: dict[str, Load] = {}
+        for way in sorted(ways, reverse=bool(number % 2)):
+            async with closed_loop(
+                f"{url}{asked.path}",
+                asked.clients,
+                seconds,
+                folder,
+                socket=ways[way],
+                warmup_s=WARMUP_S,
+            ) as loads[way]:
+                pass
+        pairs.append((loads["through"], loads["alone"]))
+    return _rows(asked, pairs)
+
+
+def _socket_of(data: Path, name: str) -> str:
     """Where the one replica listens. Raises BenchmarkFailed."""
-    for state in (data / "engine" / "replicas").glob(f"{NAME}-*/state.json"):
+    for state in (data / "engine" / "replicas").glob(f"{name}-*/state.json"):
         return str(json.loads(state.read_text())["address"]).removeprefix("unix:")
     raise BenchmarkFailed("there is no replica")
 
 
-def _rows(pairs: Sequence[Pair]) -> list[Row]:
+def _rows(asked: Asked, pairs: Sequence[Pair]) -> list[Row]:
     def beside(figure: str, key: str, digits: int = 2) -> Row:
         through, alone = (
             [getattr(load, key) for load in side] for side in zip(*pairs, strict=True)
@@ -84,7 +126,9 @@ def _rows(pairs: Sequence[Pair]) -> list[Row]:
     p95_ms = added("p95_ms")
     unanswered = sum(load.failed + load.refused for pair in pairs for load in pair)
     return [
-        beside(f"{CLIENTS} clients on a BentoML service of 100 ms: answers/s", "answers_per_s", 0),
+        beside(
+            f"{asked.clients} clients on {asked.words} of 100 ms: answers/s", "answers_per_s", 0
+        ),
         beside("the same: p50, ms", "p50_ms"),
         beside("the same: p95, ms", "p95_ms"),
         beside("the same: p99, ms", "p99_ms"),
