@@ -61,6 +61,7 @@ OURS = {
         "what lies beside the folder `work`, and that folder before anything runs in it",
         {
             "Records.__init__": ".mkdir",
+            "Records.clear_leavings": "os.listdir",
             "Records.create": ".mkdir",
             "Records.end_birth": ".unlink",
             "Records.empty_work": ".mkdir",

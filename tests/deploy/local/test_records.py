@@ -121,3 +121,18 @@ def test_a_link_in_place_of_the_folder_for_temporary_files_opens_nothing(
     with pytest.raises(OSError):
         walls.furnish(work, records.log_path("r"), (), 0)
     assert ours.stat().st_mode & 0o7777 == 0o700
+
+
+def test_the_folder_of_what_has_ended_is_out_of_the_way_and_then_removed(
+    records: Records, tmp_path: Path
+) -> None:
+    (records.work("r") / "file").write_text("x")
+    records.end("r")
+    assert records.ids() == []
+    left = [each for each in tmp_path.rglob("file") if "ended" not in each.parts]
+    assert len(left) == 1
+    records.clear_leavings()
+    assert not left[0].exists()
+    records.create("r")
+    records.end("r")
+    assert records.ids() == [], "an id may come again"

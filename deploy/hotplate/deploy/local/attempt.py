@@ -107,6 +107,10 @@ class Attempt:
         self._scope: ProcessScope | None = None
         self._own: Sequence[Phase] = ()
         """The phases of which its process has told."""
+        self._phases: tuple[Phase, ...] = ()
+        """The phases so far."""
+        self._told: tuple[object, ...] = ()
+        """What they were made of."""
         self.self_report: Mapping[str, Any] | None = None
         """What else it has said of itself, once it was ready."""
         self.ended_itself = False
@@ -133,8 +137,11 @@ class Attempt:
         """The phases of its cold start so far."""
         if self._cold_start or self.process is None:
             return self._cold_start or self._noted.phases()
-        own = believable(self._own, self.spawned_at, unix_now())
-        return merge(self._noted.phases(), own, self.ready_at)
+        told = self._noted.phases(), tuple(self._own), self.ready_at
+        if told != self._told:
+            own = believable(self._own, self.spawned_at, unix_now())
+            self._told, self._phases = told, merge(self._noted.phases(), own, self.ready_at)
+        return self._phases
 
     async def read_reports(self) -> None:
         """Read what its process says of itself in its folder; of use once it has one."""

@@ -7,6 +7,7 @@ after attempt: an `attempt` has the runtime prepare a command, takes a warm proc
 starts one within the `host`'s control groups and isolation, waits until it is ready (`probing`) and
 watches it to its end. Each writes down what it has started (`records`) before it goes on, so that
 the next engine adopts what still runs and clears away the rest (`orphans`), wherever this one dies.
+The folders of those that have ended go when nothing starts (`leavings`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import string
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from hotplate.deploy.engine import Engine, Node, Replica, ReplicaState
@@ -26,6 +28,7 @@ from hotplate.deploy.errors import UnknownReplica
 from hotplate.deploy.local.admission import Admission
 from hotplate.deploy.local.attempt import EngineContext
 from hotplate.deploy.local.host import ProcessHost
+from hotplate.deploy.local.leavings import Leavings
 from hotplate.deploy.local.machine import Machine
 from hotplate.deploy.local.memory_watch import MemoryWatch
 from hotplate.deploy.local.orphans import OrphanedProcesses, clear_away
@@ -54,6 +57,11 @@ class _Desired:
     count: int
 
 
+def any_starts(replicas: Mapping[str, LocalReplica]) -> bool:
+    """Whether a cold start is under way that has not gone on for minutes already."""
+    return any(each.starts_lately for each in replicas.values())
+
+
 class LocalEngine(Engine):
     """Makes what is desired exist, as processes of this machine.
 
@@ -80,12 +88,13 @@ class LocalEngine(Engine):
         self._wake = asyncio.Event()
         self._has_changed = asyncio.Event()
         self._tasks = BackgroundTasks()
+        starting = partial(any_starts, self._replicas)
         self.standbys = StandbyPools(
             host,
             self._settings.standby,
             machine_bytes=machine.capacity.memory_bytes,
             rng=self._rng,
-            starting=lambda: any(each.starts_lately for each in self._replicas.values()),
+            starting=starting,
             changed=self._standbys_changed,
         )
         """The warm processes of this machine, which become its replicas."""
@@ -93,6 +102,7 @@ class LocalEngine(Engine):
         self._memory = MemoryWatch(
             self._admission.measured, self._memory_read, self._settings.memory
         )
+        self._leavings = Leavings(host.records, starting)
         self._context = EngineContext(
             runtime=runtime,
             host=host,
@@ -108,7 +118,11 @@ class LocalEngine(Engine):
         await self._adopt()
         self.standbys.start()
         self._reconciler = asyncio.create_task(self._reconcile(), name="local engine")
-        self._watching = asyncio.create_task(self._memory.run(), name="memory of replicas")
+        self._asides = [
+            asyncio.create_task(self._memory.run(), name="memory of replicas"),
+            asyncio.create_task(self._leavings.run(), name="what replicas leave"),
+        ]
+        self._leavings.add()  # of an earlier engine
 
     async def scale(self, workload: Workload, count: int, *, remove: Collection[str] = ()) -> None:
         for replica in map(self._replicas.get, remove):
@@ -147,10 +161,11 @@ class LocalEngine(Engine):
         for replica in list(self._replicas.values()):
             self._stop(replica, "the platform is stopping")
         await self._tasks.finish()
+        await self._leavings.clear()
 
     async def close(self) -> None:
         self._drop_timer()
-        for task in (self._reconciler, self._watching):
+        for task in (self._reconciler, *self._asides):
             task.cancel()
             await asyncio.wait([task])
         await self._tasks.cancel()
@@ -200,6 +215,7 @@ class LocalEngine(Engine):
         self._has_changed.set()
         self._wake.set()
         self._memory.look()
+        self._leavings.look()
 
     def _memory_read(self) -> None:
         self._admission.note_memory()
@@ -277,6 +293,7 @@ class LocalEngine(Engine):
             await foreign_folder.aside_for_long(self._records.end, replica.id)
         except OSError:  # its folder is cleared away by the next engine
             log.exception("replica %s: its folder could not be removed", replica.id)
+        self._leavings.add()
         await self._forget_families()
         del self._replicas[replica.id]
         self._changed()

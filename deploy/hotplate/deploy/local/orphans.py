@@ -52,5 +52,6 @@ async def clear_away(strays: OrphanedProcesses, records: Records) -> None:
         log.exception("a control group that nobody needs could not be removed")
     for replica in strays.replicas:
         await foreign_folder.aside_for_long(records.end, replica)
+    await foreign_folder.aside_for_long(records.clear_leavings)
     for mark in strays.standbys:
         await foreign_folder.aside_for_long(records.end_standby, mark.parent.name)

@@ -8,6 +8,7 @@
 <dir>/replicas/<id>/socket        where it listens; its process has the socket, and not the file
 <dir>/replicas/<id>/work/         the runtime's; empty at the start of each attempt
 <dir>/ended/<id>.log              logs of replicas that are gone
+<dir>/leavings/<id>/              folders of replicas that are gone, to be removed
 <dir>/standbys/<id>/              of a standby: log, work/; goes with the replica that it becomes
 <dir>/standbys.json               what standbys are for, and when they were needed
 <dir>/memory.json                 what new replicas of each service have taken of the memory
@@ -62,12 +63,13 @@ class Records:
     def __init__(self, directory: Path) -> None:
         self._replicas = directory / "replicas"
         self._ended = directory / "ended"
+        self._leavings = directory / "leavings"
         self._standbys = directory / "standbys"
         self.standbys_file = directory / "standbys.json"
         self.memory_file = directory / "memory.json"
         self.living: set[str] = set()
         """Templates that run: their folders stay, whatever has been forked and has ended."""
-        for folder in (self._replicas, self._ended, self._standbys):
+        for folder in (self._replicas, self._ended, self._leavings, self._standbys):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     def ids(self) -> list[str]:
@@ -204,15 +206,24 @@ class Records:
                 yield _record(content)
 
     def end(self, replica: str) -> None:
-        """Remove the replica's folder, keep its log; only the last logs are kept."""
+        """Have the replica's folder removed with the next `clear_leavings`, keep its log; only the
+        last logs are kept."""
         with contextlib.suppress(FileNotFoundError):
             log = self.log_path(replica).rename(self._ended / f"{replica}.log")
             os.utime(log)  # sorts it by its end: its last line may be old
         self.end_birth(replica)
-        _clear_away(self._replicas / replica)
+        try:
+            (self._replicas / replica).rename(self._leavings / replica)
+        except OSError:  # a full disk, say
+            _clear_away(self._replicas / replica)
         logs = sorted(self._ended.iterdir(), key=_ended_at)
         for log in logs[:-ENDED_LOGS_KEPT]:
             log.unlink(missing_ok=True)
+
+    def clear_leavings(self) -> None:
+        """Remove the folders of replicas that are gone."""
+        for name in os.listdir(self._leavings):
+            _clear_away(self._leavings / name)
 
 
 def _clear_away(folder: Path) -> None:

@@ -64,6 +64,10 @@ class LocalReplica:
         self._unsaved = False
         """Whether its record lacks what was reported last, because a disk was full."""
         self._wanted_at = self.created_at
+        self._viewed: Replica | None = None
+        """What was reported last."""
+        self._shown: tuple[object, ...] = ()
+        """What that was made of."""
         self._new_attempt()
 
     @classmethod
@@ -92,25 +96,48 @@ class LocalReplica:
         self._follow(self.place)
 
     def view(self) -> Replica:
-        """What the engine reports of it."""
-        return Replica(
+        """What the engine reports of it. The same object as long as nothing has changed: all are
+        looked at for each step of each deployment."""
+        attempt = self.attempt
+        phases = attempt.phases()
+        now = (
+            self.state,
+            self._reason,
+            self._restarts,
+            self._log_tail,
+            self.created_at,
+            attempt.process is None,
+            attempt.address,
+            attempt.self_report,
+            attempt.own_bytes,
+            attempt.ready_at,
+            attempt.build_log,
+            attempt.pool,
+            attempt.forked,
+            phases,
+        )
+        if self._viewed is not None and now == self._shown:
+            return self._viewed
+        self._shown = now
+        self._viewed = Replica(
             id=self.id,
             key=self.workload.key,
             state=self.state,
             reason=self._reason,
-            address=self.attempt.address if self.attempt.process else "",
-            self_report=self.attempt.self_report,
+            address=attempt.address if attempt.process else "",
+            self_report=attempt.self_report,
             resources=self.workload.resources,
-            memory_bytes=self.attempt.own_bytes,
+            memory_bytes=attempt.own_bytes,
             restarts=self._restarts,
             created_at=self.created_at,
-            ready_at=self.attempt.ready_at,
-            phases=self.attempt.phases(),
-            pool=self.attempt.pool,
-            forked=self.attempt.forked,
+            ready_at=attempt.ready_at,
+            phases=phases,
+            pool=attempt.pool,
+            forked=attempt.forked,
             log_tail=self._log_tail,
-            build_log=self.attempt.build_log,
+            build_log=attempt.build_log,
         )
+        return self._viewed
 
     @property
     def serves(self) -> bool:

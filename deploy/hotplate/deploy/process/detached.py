@@ -21,6 +21,7 @@ from hotplate.deploy.process.procfs import (
     is_first,
     is_running,
     marked,
+    numbers_of,
     runs,
     session_members,
     stat_of,
@@ -74,6 +75,10 @@ class Process:
         self.others = others or _NoMembers()
         self.beside = {pid: stat_of(pid).start_time for pid in beside}
         """By their process ids, when they started."""
+        self._depth = len(numbers_of(pid))
+        """In how many namespaces of processes it is, one below the other."""
+        self._ends_at_once = False
+        """Whether the first process of its namespace is known, with which its session ends."""
         self._loop = asyncio.get_running_loop()
         self._ended: asyncio.Future[int | None] = self._loop.create_future()
         self._burial: asyncio.Task[None] | None = None
@@ -224,13 +229,20 @@ class Process:
 
     def _rest(self) -> set[int]:
         """All but the leader that end with it, without those that can do so only after it."""
-        found = {*session_members(self.pid), *self.others.members()}
+        found = set(self.others.members())
+        self._ends_at_once |= any(map(self._is_first_here, found.union(self.beside)))
+        if not self._ends_at_once:  # its session may be anywhere: a look at all that there is
+            found.update(session_members(self.pid))
         for pid in filter(is_first, found.difference(self.beside)):
             with contextlib.suppress(ProcessLookupError):
                 self.beside[pid] = stat_of(pid).start_time
         for pid in self._beside():  # all of the namespace goes with it, at once
             _kill(pid)
         return found.difference(self.beside)
+
+    def _is_first_here(self, pid: int) -> bool:
+        """Whether it is the first process of its namespace, which is below ours."""
+        return is_first(pid) and len(numbers_of(pid)) == self._depth
 
     def _beside(self) -> list[int]:
         return [pid for pid, start_time in self.beside.items() if is_running(pid, start_time)]
