@@ -34,7 +34,7 @@ class History(StorePart):
 
     def add_decisions(self, deployment_id: int, decisions: Sequence[DecisionRecord]) -> None:
         with self._database.session() as session:
-            if session.get(DeploymentRow, deployment_id) is None:
+            if not _is_there(session, deployment_id):
                 return
             for decision in decisions:
                 session.add(
@@ -87,7 +87,7 @@ class History(StorePart):
 
     def add_demands(self, deployment_id: int, demands: Sequence[DemandRecord]) -> None:
         with self._database.session() as session:
-            if session.get(DeploymentRow, deployment_id) is None:
+            if not _is_there(session, deployment_id):
                 return
             for demand in demands:
                 session.add(DemandRow(deployment_id=deployment_id, **vars(demand)))
@@ -112,7 +112,7 @@ class History(StorePart):
 
     def add_event(self, deployment_id: int, kind: str, message: str) -> None:
         with self._database.session() as session:
-            if session.get(DeploymentRow, deployment_id) is not None:
+            if _is_there(session, deployment_id):
                 add_event_row(session, deployment_id, kind, message)
 
     def events(self, deployment_id: int, limit: int = 100) -> list[EventRecord]:
@@ -142,7 +142,7 @@ class History(StorePart):
     def put_cold_start(self, deployment_id: int, cold_start: ColdStart) -> None:
         """Adds a replica's start, or replaces what is known of it."""
         with self._database.session() as session:
-            if session.get(DeploymentRow, deployment_id) is None:
+            if not _is_there(session, deployment_id):
                 return
             session.execute(delete(ColdStartRow).where(ColdStartRow.replica == cold_start.replica))
             session.add(
@@ -177,6 +177,11 @@ class History(StorePart):
             ]
 
 
+def _is_there(session: Session, deployment_id: int) -> bool:
+    found = session.scalar(select(DeploymentRow.id).where(DeploymentRow.id == deployment_id))
+    return found is not None
+
+
 def add_event_row(session: Session, deployment_id: int, kind: str, message: str) -> None:
     """Adds an event inside a transaction that does more."""
     session.add(EventRow(deployment_id=deployment_id, at=utc_now(), kind=kind, message=message))
@@ -198,12 +203,9 @@ def thinned(ids: Sequence[int], most: int) -> list[int]:
 
 def _thin(session: Session, deployment_id: int, service: str) -> None:
     session.flush()
-    ids = session.scalars(
-        select(DecisionRow.id)
-        .where(DecisionRow.deployment_id == deployment_id, DecisionRow.service == service)
-        .order_by(DecisionRow.id)
-    ).all()
-    if len(ids) > DECISIONS_KEPT:
+    its = DecisionRow.deployment_id == deployment_id, DecisionRow.service == service
+    if (session.scalar(select(func.count(DecisionRow.id)).where(*its)) or 0) > DECISIONS_KEPT:
+        ids = session.scalars(select(DecisionRow.id).where(*its).order_by(DecisionRow.id)).all()
         session.execute(delete(DecisionRow).where(DecisionRow.id.in_(thinned(ids, DECISIONS_KEPT))))
 
 

@@ -17,7 +17,7 @@ from _socket import (  # the module around it would take longer to load than all
     socket,
     socketpair,
 )
-from array import array
+from struct import pack, unpack  # ctypes has loaded it; array would load collections
 
 from hotplate.deploy.sandbox.launcher.children import WaitingChild, in_child
 from hotplate.deploy.sandbox.launcher.first import look_on
@@ -37,6 +37,8 @@ from hotplate.deploy.sandbox.launcher.privileges import (
     separate_sharers,
     separate_users_within,
 )
+
+_NUMBER_BYTES = 4
 
 
 class NestedWalls:
@@ -89,10 +91,8 @@ class NestedWalls:
             _send(theirs, [made, os.pidfd_open(first)])
 
         in_child(enter, "a namespace of processes")
-        received = array("i")
-        _, about, _, _ = ours.recvmsg(1, CMSG_SPACE(2 * received.itemsize))
-        received.frombytes(about[0][2])
-        processes, first = received
+        _, about, _, _ = ours.recvmsg(1, CMSG_SPACE(2 * _NUMBER_BYTES))
+        processes, first = unpack("2i", about[0][2])
         return processes, first
 
     def _mount_processes(self, processes: int) -> None:
@@ -112,4 +112,4 @@ class NestedWalls:
 
 
 def _send(to: socket, descriptors: Sequence[int]) -> None:
-    to.sendmsg([b"w"], [(SOL_SOCKET, SCM_RIGHTS, array("i", descriptors))])
+    to.sendmsg([b"w"], [(SOL_SOCKET, SCM_RIGHTS, pack(f"{len(descriptors)}i", *descriptors))])
