@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 
 import pytest
@@ -31,7 +31,7 @@ class Ourselves:
 
 @asynccontextmanager
 async def running(
-    found: list[Ourselves], round_s: float
+    found: list[Ourselves], round_s: float, starting: Callable[[], bool] = lambda: False
 ) -> AsyncIterator[tuple[MemoryWatch, list[int]]]:
     """With how many had been read at each moment at which that was told."""
     told: list[int] = []
@@ -39,6 +39,7 @@ async def running(
         lambda: found,
         lambda: told.append(sum(each.memory is not None for each in found)),
         MemoryWatchSettings(round_s),
+        starting,
     )
     task = asyncio.create_task(watch.run())
     yield watch, told
@@ -97,3 +98,27 @@ def test_a_pause_is_as_long_as_the_reading_was_dear(
     cost_s: float, share: float, least_s: float, pause: float
 ) -> None:
     assert pause_s(cost_s, share, least_s) == pytest.approx(pause)
+
+
+async def test_while_others_start_they_are_read_later_and_are_read_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("hotplate.deploy.local.memory_watch.SETTLING_S", 0.01)
+    asked: list[bool] = []
+    starts = [True]
+
+    def starting() -> bool:
+        asked.append(starts[0])
+        return starts[0]
+
+    async with running([Ourselves()], round_s=3600, starting=starting) as (watch, told):
+        watch.look()
+        await eventually(lambda: asked)
+        assert told == []
+        starts[0] = False
+        watch.look()
+        await eventually(lambda: told == [1])
+    monkeypatch.setattr("hotplate.deploy.local.memory_watch.CROWD_S", 0.05)
+    async with running([Ourselves()], round_s=3600, starting=lambda: True) as (watch, told):
+        watch.look()
+        await eventually(lambda: told == [1])

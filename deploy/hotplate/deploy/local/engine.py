@@ -100,7 +100,7 @@ class LocalEngine(Engine):
         """The warm processes of this machine, which become its replicas."""
         self._admission = Admission(machine, host.records, self._replicas, self.standbys)
         self._memory = MemoryWatch(
-            self._admission.measured, self._memory_read, self._settings.memory
+            self._admission.measured, self._memory_read, self._settings.memory, starting
         )
         self._leavings = Leavings(host.records, starting)
         self._context = EngineContext(

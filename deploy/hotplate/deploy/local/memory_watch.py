@@ -19,6 +19,8 @@ from hotplate.deploy.process.memory import Memory, memory_of
 
 SETTLING_S = 0.5
 """Until one that is ready is read: its first requests go before, and others come meanwhile."""
+CROWD_S = 2.0
+"""The same at most while others start, which need the cores and change the figures again."""
 CHANGING_SHARE = 0.1
 """Of one CPU, the most that it takes while replicas come and go."""
 
@@ -51,11 +53,14 @@ class MemoryWatch:
         measured: Callable[[], Sequence[Measured]],
         noted: Callable[[], None],
         settings: MemoryWatchSettings,
+        starting: Callable[[], bool],
     ) -> None:
-        """`measured` are those that run now; `noted` is called when they have been read."""
+        """`measured` are those that run now; `noted` is called when they have been read; `starting`
+        says whether any is on its way."""
         self._measured = measured
         self._noted = noted
         self._settings = settings
+        self._starting = starting
         self._wake = asyncio.Event()
 
     def look(self) -> None:
@@ -73,13 +78,21 @@ class MemoryWatch:
                     while self._measured() == read:
                         await self._wake.wait()
                         self._wake.clear()
-                    await asyncio.sleep(SETTLING_S)
+                    await self._settle()
             before, read = read, list(self._measured())
             cost_s = await self._read(read)
             pause = pause_s(cost_s, self._settings.share, self._settings.round_s)
             next_round = loop.time() + pause
             if read != before:
                 await asyncio.sleep(pause_s(cost_s, CHANGING_SHARE, 0.0))
+
+    async def _settle(self) -> None:
+        await asyncio.sleep(SETTLING_S)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CROWD_S - SETTLING_S):
+                while self._starting():
+                    await self._wake.wait()
+                    self._wake.clear()
 
     async def _read(self, measured: Sequence[Measured]) -> float:
         """What it took of a CPU, in seconds."""
