@@ -45,6 +45,9 @@ POOLED = 4
 """Threads, and connections to another role, that a role may have more than before: a pool makes
 each when it is first needed, and the calls of an idle platform take them in turn, so that none is
 unused for long enough to be closed."""
+AT_ONCE = 8
+"""Deploys before anything is counted: they fill the pools of threads, each of which has fewer, so
+that one that grows without end is told from one that was not full."""
 NAMED = 50
 """How many of the files that are left are named."""
 STEADY_CALLERS = 3
@@ -130,6 +133,7 @@ async def run(flags: argparse.Namespace, folder: Path) -> Verdict:
         await place.deploy("victim", max_replicas=3)
         for churn in (_come_and_go, _scale_up, _kill, _fail_uploads, _leave):
             await churn(soak)
+        await asyncio.gather(*(_come_and_go(soak) for _ in range(AT_ONCE)))
         await place.warm()  # what is warm stays from then on
         before = await _at_rest(soak)
         files = census.paths(place.platform.data)
