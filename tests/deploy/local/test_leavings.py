@@ -70,3 +70,16 @@ async def test_all_can_be_removed_at_once(situation: Situation) -> None:
     situation.leave("a")
     await situation.leavings.clear()
     assert situation.left == []
+
+
+async def test_what_cannot_be_removed_now_is_removed_later(
+    situation: Situation, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(leavings, "LATEST_S", 0.05)
+    situation.records.create("a")
+    situation.records.end("a")
+    away = situation.folder.rename(situation.folder.with_name("away"))
+    situation.leavings.add()
+    await until(lambda: "cannot be removed now" in caplog.text)
+    away.rename(situation.folder)
+    await until(lambda: not situation.left)

@@ -6,6 +6,7 @@ To remove one takes as long as a sixth of a start, and nobody waits for it.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -13,7 +14,10 @@ from hotplate.deploy.local.records import Records
 from hotplate.machine import foreign_folder
 
 LATEST_S = 10.0
-"""After which they are removed although others start: their disk may be needed."""
+"""After which they are removed although others start: their disk may be needed. What could not be
+removed is tried again as late."""
+
+log = logging.getLogger(__name__)
 
 
 class Leavings:
@@ -47,6 +51,10 @@ class Leavings:
             await self.clear()
 
     async def clear(self) -> None:
-        """Remove all of them now."""
+        """Remove all of them now; what cannot be removed is tried again."""
         self._left.clear()
-        await foreign_folder.aside_for_long(self._records.clear_leavings)
+        try:
+            await foreign_folder.aside_for_long(self._records.clear_leavings)
+        except OSError as error:  # too few descriptors, say
+            log.warning("folders of replicas that have ended cannot be removed now: %s", error)
+            asyncio.get_running_loop().call_later(LATEST_S, self._left.set)
