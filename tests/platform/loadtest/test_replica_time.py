@@ -24,6 +24,14 @@ def test_each_observation_holds_until_the_next() -> None:
     assert found.total == 11.0
 
 
+def test_a_start_that_nobody_saw_counts_by_its_record() -> None:
+    observations = [seen(0, 0), seen(1, 1, 1), seen(2, 1)]
+    found = replica_time(observations, 3.0, [0.3, 0.4])
+    assert found is not None and found.starting == pytest.approx(0.7)
+    found = replica_time([seen(0, 0, starting=1), *observations[1:]], 3.0, [0.3])
+    assert found is not None and found.starting == 1.0, "another has not become ready"
+
+
 @pytest.mark.parametrize("ended_at_s", [-1.0, 0.0, 0.5])
 def test_only_what_is_within_the_run_counts(ended_at_s: float) -> None:
     found = replica_time([seen(-3.0, 1), seen(0.25, 1), seen(4.0, 1)], ended_at_s)

@@ -31,8 +31,11 @@ class ReplicaTime:
         return {name: round(getattr(self, name), 3) for name in ("busy", "idle", "starting")}
 
 
-def replica_time(observations: Sequence[Observation], ended_at_s: float) -> ReplicaTime | None:
-    """From second 0 on, each observation until the next one; None where there are none.
+def replica_time(
+    observations: Sequence[Observation], ended_at_s: float, starts_s: Sequence[float] = ()
+) -> ReplicaTime | None:
+    """From second 0 on, each observation until the next one; None where there are none. Starting is
+    at least what the starts took, by their records: a fork is ready between two observations.
 
     The gateway gives the next request to the replica with the most free slots, so as many replicas
     are busy as there are requests in flight.
@@ -49,7 +52,8 @@ def replica_time(observations: Sequence[Observation], ended_at_s: float) -> Repl
         busy += working * amount
         idle += (one.ready - working) * amount
         starting += one.starting * amount
-    return ReplicaTime(busy, idle, starting, of_gpus)
+    recorded = sum(starts_s) * (observations[-1].gpus if of_gpus else 1.0)
+    return ReplicaTime(busy, idle, max(starting, recorded), of_gpus)
 
 
 def by_step(observations: Sequence[Observation], steps: Steps) -> dict[str, list[Any]]:

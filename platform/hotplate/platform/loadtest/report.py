@@ -54,7 +54,9 @@ def build(
     asked = len(due_s) if whole else bisect_left(due_s, duration_s)
     asked_per_s = None if plan.users else _rate(asked, duration_s)
     achieved_per_s = _rate(counted.sent, duration_s)
-    used = replica_time(observed.observations, ended_at_s)
+    cold_starts = [_cold_start(one) for one in observed.cold_starts]
+    starts_s = [one["seconds"] for one in cold_starts if one["seconds"] is not None]
+    used = replica_time(observed.observations, ended_at_s, starts_s)
     series: dict[str, Any] = {
         "step_s": steps.width_s,
         "at": [step * steps.width_s for step in range(steps.count)],
@@ -77,7 +79,7 @@ def build(
         "first_byte_s": counted.first_byte_s,
         "between_events_s": distribution_of_many(gaps_s),
         "good_per_s": _rate(counted.answered_in_time, duration_s),
-        "cold_starts": [_cold_start(one) for one in observed.cold_starts],
+        "cold_starts": cold_starts,
         "organizations": counted.organizations,
         "series": series
         | {name: counted.series[name] for name in ("answered", "failed", "refused", "p95_s")}

@@ -251,7 +251,8 @@ async def test_at_a_full_quota_a_new_revision_takes_the_place_of_the_old_one(
         world.update(made, "v2")
         stopping = ReplicaState.STOPPING
         await until(lambda: [r.state for r in engine.found.values()] == [stopping])
-        assert "until its stopping replicas have ended" in current(store, made).reason
+        reason = "until its stopping replicas have ended"
+        await until(lambda: reason in current(store, made).reason)
         engine.bury()
         await until(lambda: world.status(made) == "running" and world.gateway.routed())
         assert [replica.key.revision for replica in engine.found.values()] == [2]
