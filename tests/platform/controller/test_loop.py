@@ -230,7 +230,7 @@ async def test_a_rollout_cuts_no_task_and_what_is_left_after_it(
     assert old in world.engine.found
     await world.gateway.report(default__echo=stuck)
     await until(lambda: old not in world.engine.found)
-    assert "DrainCut" in [event.kind for event in world.store.history.events(made.id)]
+    await until(lambda: "DrainCut" in [event.kind for event in world.store.history.events(made.id)])
 
 
 async def test_a_deleted_deployment_is_forgotten_with_its_route(world: World) -> None:
