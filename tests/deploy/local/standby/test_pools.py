@@ -138,6 +138,17 @@ async def test_where_forks_could_not_be_told_apart_there_are_standbys_and_it_is_
         await pool(engine, lambda view: (view.hits, view.forks) == (1, 0))
 
 
+async def test_none_is_made_before_a_replica_has_told_what_it_imports(tmp_path: Path) -> None:
+    async with running(tmp_path, warm()) as engine:
+        await engine.scale(workload("a", ready_after_s=0.5), 1)
+        await pool(engine, lambda view: view.starts == 1)
+        while engine.replicas()[0].state is not S.READY:
+            (view,) = engine.standbys.views()
+            assert (view.ready, view.making) == (0, 0)
+            await engine.changed()
+        await pool(engine, ready(1))
+
+
 async def test_standbys_that_say_that_they_are_of_no_use_are_made_no_more(tmp_path: Path) -> None:
     why = "a module cannot be imported here"
     runtime = FakeRuntime()

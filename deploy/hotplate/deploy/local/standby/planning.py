@@ -69,16 +69,17 @@ class StandbyPlans:
         return {name: plan for name, plan in plans.items() if name in usable}
 
     def to_make(self, pool: StandbyPool, now: float) -> int:
-        """How many are made now: none beside cold starts, but for what starts wait for."""
+        """How many are made now: none beside cold starts, but for what starts wait for; and none
+        before one has told what it imports, for it would import nothing of that."""
         due_at = pool.retry_at if pool.waiting else max(self._calm_at, pool.retry_at)
-        return pool.plan.make if pool.plan is not None and now >= due_at else 0
+        return pool.plan.make if pool.plan and pool.is_proven and now >= due_at else 0
 
     def pause_s(self, pools: Pools, now: float) -> float | None:
         """Until the next plan, if nothing happens before; None = for ever."""
         due = [
             max(SHORTEST_S, self._calm_at - now, pool.retry_at - now)
             for pool in pools.values()
-            if pool.plan is not None and pool.plan.make
+            if pool.plan is not None and pool.plan.make and pool.is_proven
         ]
         lives = any(pool.count for pool in pools.values())
         return min([*due, PLAN_S] if lives else due, default=None)

@@ -138,6 +138,7 @@ class StandbyPools(Standbys):
         """The start of that replica is: it is `ready`, or has ended."""
         for pool in self._pools.values():
             pool.start_over(replica, ready=ready)
+        self._wake.set()
 
     def drop(self, standby: WarmProcess) -> None:
         """No replica has started from it: end it, but for a template that may start others."""
