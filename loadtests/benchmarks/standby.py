@@ -1,4 +1,5 @@
-"""From zero to the first answer of an embedding model: with a warm standby, and without one."""
+"""From zero to the first answer of an embedding model: without a warm process, with a standby, and
+forked from a template."""
 
 from __future__ import annotations
 
@@ -27,14 +28,20 @@ NAME = "embedder"
 PAIRS = 10
 READY_S = 60.0
 ANSWER_S = 120.0
-COLD, WARM = "without", "with a warm standby"
+COLD, WARM, FORKED = "without", "with a warm standby", "forked from a template"
+WAYS: dict[str, dict[str, Any]] = {
+    COLD: {"mode": "fixed", "count": 0},
+    WARM: {"mode": "fixed", "count": 1},
+    FORKED: {"mode": "automatic", "min_starts": 1},
+}
+"""The platform's settings for each."""
 
 
 @dataclass(frozen=True)
 class Row(StartRow):
     process_s: float | None = column("process s", 2)
     init_s: float | None = column("init s", 2)
-    memory_mib: float | None = column("standby MiB", 0)
+    memory_mib: float | None = column("warm process MiB", 0)
     pair_ratio: float | None = column("x without, median of pairs", 3)
 
 
@@ -43,38 +50,37 @@ class Sample:
     seconds: float
     phases_s: dict[str, float]
     memory_bytes: int
-    """The standby's, before it was taken."""
+    """The warm process's, before the start."""
 
 
 async def measure(folder: Path, quick: bool) -> Sequence[Row]:
-    samples: dict[str, list[Sample]] = {COLD: [], WARM: []}
+    samples: dict[str, list[Sample]] = {way: [] for way in WAYS}
     async with installation(folder) as here:
         await save_model(here, PROJECT)
         await _standbys(here, {"calm_s": 0.0, "memory_share": 0.9})
         url, _ = await deploy(here, PROJECT, NAME, {"Embedder": {"scaling": SLEEPY}})
         for pair in range(1 if quick else PAIRS):
-            for way in (COLD, WARM) if pair % 2 else (WARM, COLD):
+            for way in WAYS if pair % 2 else reversed(WAYS):
                 samples[way].append(await _sample(here, url, way))
-    ratios = [
-        warm.seconds / cold.seconds for warm, cold in zip(samples[WARM], samples[COLD], strict=True)
-    ]
-    return [_row(COLD, samples[COLD], None), _row(WARM, samples[WARM], median(ratios))]
+    return [_row(way, samples[way], samples[COLD]) for way in WAYS]
 
 
 async def _sample(here: Installation, url: str, way: str) -> Sample:
-    """One start from zero. Raises BenchmarkFailed, also if it had a standby and should not."""
-    await _standbys(here, {"mode": "fixed", "count": 1 if way == WARM else 0})
+    """One start from zero. Raises BenchmarkFailed, also if it was another than this."""
+    await _standbys(here, WAYS[way])
     await here.asleep(NAME)
 
     async def as_wanted() -> bool:
-        ready = [pool["ready"] for pool in (await _standbys(here))["pools"]]
-        return bool(sum(ready) == (way == WARM))
+        pools = (await _standbys(here))["pools"]
+        ready, templates = (sum(pool[key] for pool in pools) for key in ("ready", "templates"))
+        return bool((ready, templates) == (way != COLD, way == FORKED))
 
-    await until(as_wanted, READY_S, f"there is no start {way}: no or too many standbys")
+    await until(as_wanted, READY_S, f"there is no start {way}: no or too many warm processes")
     before = await _standbys(here)
     seconds = await _first_answer(url)
     after = await _standbys(here)
-    if _hits(after) - _hits(before) != (way == WARM):
+    hits, forks = (_count(after, key) - _count(before, key) for key in ("hits", "forks"))
+    if (hits, forks) != (way != COLD, way == FORKED):
         raise BenchmarkFailed(f"a start {way} was none: {after['pools']}")
     (replica,) = (await here.deployment(NAME))["live"]["replicas"]
     phases_s = {
@@ -109,17 +115,18 @@ async def _standbys(here: Installation, settings: dict[str, Any] | None = None) 
             return found
 
 
-def _hits(shown: dict[str, Any]) -> int:
-    return sum(pool["hits"] for pool in shown["pools"])
+def _count(shown: dict[str, Any], key: str) -> int:
+    return sum(pool[key] for pool in shown["pools"])
 
 
-def _row(way: str, samples: Sequence[Sample], pair_ratio: float | None) -> Row:
+def _row(way: str, samples: Sequence[Sample], cold: Sequence[Sample]) -> Row:
     memory_bytes = median(sample.memory_bytes for sample in samples)
+    ratios = [one.seconds / other.seconds for one, other in zip(samples, cold, strict=True)]
     return Row(
         way,
         **spread([sample.seconds for sample in samples]),
         process_s=median(sample.phases_s.get("process", 0.0) for sample in samples),
         init_s=median(sample.phases_s.get("init", 0.0) for sample in samples),
         memory_mib=memory_bytes / (1 << 20) or None,
-        pair_ratio=pair_ratio,
+        pair_ratio=None if way == COLD else median(ratios),
     )
