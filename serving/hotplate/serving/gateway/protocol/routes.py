@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from hotplate.serving.gateway.protocol.cors_rules import Cors
+from hotplate.serving.gateway.protocol.version_shares import VersionShare
 
 
 @dataclass(frozen=True)
@@ -34,12 +35,28 @@ class ReplicaRoute:
     """Whether the number of its slots is learnt (`adaptive_limit.py`)."""
     least: int = 1
     """The learnt number is never lowered below this."""
+    version: str = ""
+    """The version and revision that its answers count for, such as `main@7`; empty = they are not
+    counted."""
 
 
 FIRST_SLOTS: Final = 32
 """The first number of learnt slots, of a revision of which nothing is known."""
 TASKS = "@tasks"
 """The end of the name of a route on which a deployment's kept tasks have slots of their own."""
+VERSION = "#"
+"""Stands between a deployment and a version in the name of a version's route: `acme/echo#next`."""
+
+
+class RouteType:
+    """How a version is chosen for a request that names none."""
+
+    RANDOM: Final = "random"
+    """By weight."""
+    HEADER: Final = "header"
+    """By the value of the header field `route_by`, whose hash is the request's point."""
+    QUERY: Final = "query"
+    """By the value of the query's parameter `route_by`."""
 
 
 @dataclass(frozen=True)
@@ -47,10 +64,12 @@ class Route:
     """One listening address with its queue and the replicas behind it."""
 
     name: str
-    """`organization/deployment` of a public route, a `WorkloadKey` of a dependency's."""
+    """`organization/deployment` of a public route, with `VERSION` and its id of a version's, a
+    `WorkloadKey` of a dependency's."""
     host: str
     port: int
-    """0 = it has no callers: only tasks wait here."""
+    """0 = it has no callers of its own: it has kept tasks, or requests that a public route gives
+    to this version."""
     replicas: tuple[ReplicaRoute, ...] = ()
     queue_limit: int = 1000
     """The most requests that may wait; one more is refused."""
@@ -98,6 +117,13 @@ class Route:
     """Another gateway owns it: requests are passed on to that one, which decides everything."""
     waits_for: str = ""
     """Why no replica is ready, for callers; empty = that is not known."""
+    versions: tuple[VersionShare, ...] = ()
+    """The versions beside `main`, which is this route itself. Their routes are in the same table;
+    one whose route is missing gets nothing. Empty = the deployment has no canary."""
+    route_type: str = RouteType.RANDOM
+    """One of `RouteType`."""
+    route_by: str = ""
+    """The header field or parameter; a request without a value goes to `main`."""
     refuse: str = ""
     """When not empty, every request is refused with 503 and this sentence (terminated, failed)."""
 
@@ -142,6 +168,10 @@ class RouteDemand:
     """Why a replica is ejected, per id of the ejected ones."""
     refusals: Mapping[str, int] = field(default_factory=dict)
     """Requests answered with an error of the gateway's own since it started, by code."""
+    answers: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Answers of replicas to this gateway since it started, per `ReplicaRoute.version` and kind
+    (`ANSWER_KINDS`; absent = none). Each is counted by the gateway that gave it its slot, so those
+    of all gateways together are the route's, and each goes on counting after it lost the route."""
     abandoned: Mapping[str, int] = field(default_factory=dict)
     """Handlers of WebSockets that go on without a slot after their callers have gone, per replica
     id (absent = none)."""
@@ -160,6 +190,11 @@ class RouteDemand:
     @property
     def demand(self) -> int:
         return self.in_flight + self.queued
+
+
+ANSWER_KINDS = ("2xx", "3xx", "4xx", "5xx", "broken")
+"""`broken`: the connection ended before the answer was whole, or none came in time. What a caller
+did not wait for is not counted, nor what never reached a replica, nor errors of the gateway's."""
 
 
 class Change(enum.Enum):
@@ -208,6 +243,7 @@ def _route_json(route: Route) -> dict[str, Any]:
     return {
         **vars(route),
         "replicas": tuple(map(vars, route.replicas)),
+        "versions": tuple(map(vars, route.versions)),
         "cors": None if route.cors is None else asdict(route.cors),
     }
 
@@ -218,9 +254,15 @@ def _route(data: Mapping[str, Any]) -> Route:
         **{
             **data,
             "replicas": tuple(ReplicaRoute(**replica) for replica in data["replicas"]),
+            "versions": tuple(map(_version_share, data.get("versions", ()))),
             "tasks": tuple(data["tasks"]),
             "cors": None if cors is None else Cors.from_json(cors),
             "token_digests": None if digests is None else tuple(digests),
             "weights": tuple((name, weight) for name, weight in data["weights"]),
         }
     )
+
+
+def _version_share(data: Mapping[str, Any]) -> VersionShare:
+    parts = tuple((start, end) for start, end in data["parts"])
+    return VersionShare(**{**data, "parts": parts})
