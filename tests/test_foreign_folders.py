@@ -123,6 +123,7 @@ OURS = {
     "platform/loadtest/samples.py": OPERATOR,
     "platform/processes/data_dir.py": OPERATOR,
     "platform/commands/doctor.py": OPERATOR,
+    "platform/processes/key_file.py": OPERATOR,
     "platform/processes/event_log.py": OPERATOR,
     "platform/upkeep/health.py": OPERATOR,
     "platform/processes/ports.py": KERNEL,

@@ -50,12 +50,14 @@ from hotplate.platform.errors import CannotStart, Conflict, PortsExhausted
 from hotplate.platform.local_node import local_node, tenancy_of
 from hotplate.platform.log_format import log_to_stderr
 from hotplate.platform.processes.data_dir import DataDir
+from hotplate.platform.processes.key_file import SECRET_KEYS, KeyFile
 from hotplate.platform.processes.leftovers import end_builds
 from hotplate.platform.processes.ports import is_everywhere, is_free
 from hotplate.platform.processes.role_state import role_states
 from hotplate.platform.settings import PlatformSettings
 from hotplate.platform.store.database import Database
 from hotplate.platform.store.identities import ADMIN, API, CALLERS, ENDPOINT, ORGANIZATION
+from hotplate.platform.store.org_secrets import encrypt_anew
 from hotplate.platform.store.parts import Store
 from hotplate.platform.upkeep.checks import checks
 from hotplate.platform.upkeep.health import HealthMonitor, disks_of
@@ -93,7 +95,10 @@ async def serve(
     environ: Mapping[str, str],
 ) -> None:
     """Serve the API and keep the deployments as the store wants them."""
-    store = Store(Database(settings.database_url or data.database_url), _allocator(settings))
+    keys = KeyFile(settings.secret_keys_at or data.root / SECRET_KEYS)
+    database = Database(settings.database_url or data.database_url)
+    store = Store(database, _allocator(settings), keys)
+    await _open_secrets(store, keys)
     reserve_bytes = settings.disk_reserve_bytes
     blobs = BlobStore(settings.blobs_url or data.blobs_url, reserve_bytes)
     await asyncio.to_thread(blobs.drop_unfinished)
@@ -187,6 +192,14 @@ async def serve(
         await node.close()
         await agent.close()
         store.close()
+
+
+async def _open_secrets(store: Store, keys: KeyFile) -> None:
+    """Have the keys of all secrets, and go on with a change of them that was cut. Raises
+    CannotStart."""
+    keys.begin(store.secrets.encrypted())
+    store.secrets.check_keys()
+    await encrypt_anew(store.secrets)
 
 
 async def _until(stopped: asyncio.Event, *work: Awaitable[None]) -> None:

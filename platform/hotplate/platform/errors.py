@@ -12,6 +12,7 @@
 ├── LinkExpired     a signed transfer URL that is forged, or older than it may be
 ├── PortsExhausted  every port that deployments may have is taken
 ├── StoreFailed     the database does not take reads or writes now; nothing was changed
+├── SecretsUnreadable  a secret cannot be decrypted: a key is missing, or its row was changed
 ├── StillUnpacking  what is asked for has been uploaded but is not ready yet; ask again
 ├── BadSetting      a flag, variable or key of the settings file that cannot be used
 ├── AlreadyRunning  another `hotplate up` has the data directory
@@ -115,6 +116,12 @@ class StoreFailed(PlatformError):
 
     code = "store_failed"
     retry_after_s = 10
+
+
+class SecretsUnreadable(PlatformError):
+    """A secret cannot be decrypted, or its keys cannot be read or written. Nothing was changed."""
+
+    code = "secrets_unreadable"
 
 
 class StillUnpacking(PlatformError):

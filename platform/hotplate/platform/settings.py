@@ -68,6 +68,10 @@ class PlatformSettings:
     """SQLAlchemy URL; empty = SQLite in the data directory."""
     blobs_url: str = ""
     """fsspec URL of bentos and models; empty = a folder of the data directory."""
+    secret_keys_file: str = ""
+    """File with the keys that secrets are encrypted with, made at the first start and readable for
+    the platform's user alone; empty = `secret-keys` in the data directory. Whoever loses it loses
+    the secrets."""
     model_endpoints: tuple[str, ...] = ()
     """Hubs that a bento's models may stay at, beside huggingface.co and `HF_ENDPOINT`."""
     replica_reads: tuple[str, ...] = ()
@@ -150,6 +154,12 @@ class PlatformSettings:
         _check(
             "deployment_ports", self.deployment_ports, 0 < first <= last <= 65535, "e.g. 7100-7999"
         )
+
+    @property
+    def secret_keys_at(self) -> Path | None:
+        """The file `secret_keys_file`; None = that of the data directory."""
+        given = self.secret_keys_file
+        return Path(given).expanduser().absolute() if given else None
 
     @property
     def own_hosts(self) -> tuple[str, ...]:

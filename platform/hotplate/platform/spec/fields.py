@@ -17,10 +17,12 @@ NUMBER_MAX = 2**53
 class Fields:
     """A JSON object on its way in. Absent and null are the same: the client sends both."""
 
-    def __init__(self, value: object, path: str = "") -> None:
-        """Raises Invalid unless `value` is an object."""
+    def __init__(self, value: object, path: str = "", *, hides: bool = False) -> None:
+        """Raises Invalid unless `value` is an object. With `hides` no complaint repeats a value of
+        it, at any depth: they may be secret."""
+        self._hides = hides
         if not isinstance(value, Mapping):
-            raise Invalid(f"{path or 'body'}: {_shown(value)} is not an object")
+            raise Invalid(f"{path or 'body'}: {self._shown(value)} is not an object")
         self._values = value
         self._path = path
 
@@ -38,14 +40,21 @@ class Fields:
         if value is None and default is not None:
             return default
         if not isinstance(value, str) or (default is None and not value):
-            raise Invalid(f"{self.at(key)}: {_shown(value)} is not a string")
+            raise Invalid(f"{self.at(key)}: {self._shown(value)} is not a string")
         # PostgreSQL cannot keep this character.
         return value.replace("\x00", "")
+
+    def exact_text(self, key: str) -> str:
+        """A string that has to be there, as it was sent: one with a NUL is refused."""
+        value = self._values.get(key)
+        if isinstance(value, str) and "\x00" in value:
+            raise Invalid(f"{self.at(key)}: it has a NUL character; leave that out")
+        return self.text(key, None if value is None else "")
 
     def flag(self, key: str) -> bool:
         value = self._values.get(key)
         if value is not None and not isinstance(value, bool):
-            raise Invalid(f"{self.at(key)}: {_shown(value)} is not true or false")
+            raise Invalid(f"{self.at(key)}: {self._shown(value)} is not true or false")
         return bool(value)
 
     def number(
@@ -56,9 +65,9 @@ class Fields:
         if value is None:
             return default
         if not isinstance(value, int) or isinstance(value, bool):
-            raise Invalid(f"{self.at(key)}: {_shown(value)} is not a whole number")
+            raise Invalid(f"{self.at(key)}: {self._shown(value)} is not a whole number")
         if value < low:
-            raise Invalid(f"{self.at(key)}: {_shown(value)} is below {low}")
+            raise Invalid(f"{self.at(key)}: {self._shown(value)} is below {low}")
         self._check_most(key, value, high)
         return value
 
@@ -68,13 +77,13 @@ class Fields:
         if value is None:
             return None
         if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
-            raise Invalid(f"{self.at(key)}: {_shown(value)} is not a number above 0")
+            raise Invalid(f"{self.at(key)}: {self._shown(value)} is not a number above 0")
         self._check_most(key, value, NUMBER_MAX)
         return float(value)
 
     def _check_most(self, key: str, value: float, most: int) -> None:
         if value > most:
-            raise Invalid(f"{self.at(key)}: {_shown(value)} is above {most}")
+            raise Invalid(f"{self.at(key)}: {self._shown(value)} is above {most}")
 
     def mapping(self, key: str) -> Mapping[str, Any]:
         """An object of any content; empty where there is none."""
@@ -82,12 +91,12 @@ class Fields:
 
     def fields(self, key: str) -> Fields:
         value = self._values.get(key)
-        return Fields({} if value is None else value, self.at(key))
+        return Fields({} if value is None else value, self.at(key), hides=self._hides)
 
     def values(self, key: str) -> list[Any]:
         value = self._values.get(key)
         if value is not None and not isinstance(value, list):
-            raise Invalid(f"{self.at(key)}: {_shown(value)} is not a list")
+            raise Invalid(f"{self.at(key)}: {self._shown(value)} is not a list")
         return value or []
 
     def texts(self, key: str) -> list[str]:
@@ -96,13 +105,13 @@ class Fields:
             return [self.text(key, "")]
         for index, item in enumerate(self.values(key)):
             if not isinstance(item, str):
-                raise Invalid(f"{self.at(key)}[{index}]: {_shown(item)} is not a string")
+                raise Invalid(f"{self.at(key)}[{index}]: {self._shown(item)} is not a string")
         return self.values(key)
 
     def items(self, key: str) -> Iterator[Fields]:
         """The objects of a list."""
         for index, item in enumerate(self.values(key)):
-            yield Fields(item, f"{self.at(key)}[{index}]")
+            yield Fields(item, f"{self.at(key)}[{index}]", hides=self._hides)
 
     def pairs(self, key: str, name: str) -> list[dict[str, str]]:
         """A list of `{name, "value"}`; no name twice."""
@@ -124,6 +133,15 @@ class Fields:
                 f"{self.at(key)}: there is no {_shown(value)}{suggestion(value, choices)}"
             )
         return value
+
+    def hiding(self) -> Fields:
+        """The same, of which no complaint repeats a value."""
+        return Fields(self._values, self._path, hides=True)
+
+    def _shown(self, value: object) -> str:
+        if self._hides and value is not None:
+            return f"what is there (of type {type(value).__name__})"
+        return _shown(value)
 
 
 def suggestion(value: str, choices: Collection[str]) -> str:

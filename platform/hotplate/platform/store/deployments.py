@@ -19,6 +19,7 @@ from hotplate.platform.store.deployment_records import (
     latest_revision,
 )
 from hotplate.platform.store.history import add_event_row
+from hotplate.platform.store.org_secrets import check_named
 from hotplate.platform.store.quotas import reserve
 from hotplate.platform.store.records import Deployment, DesiredState, RolloutOutcome, User
 from hotplate.platform.store.tables import DeploymentRow, OrganizationRow, RevisionRow
@@ -230,6 +231,7 @@ def _with_events(
 
 
 def _add_revision(session: Session, row: DeploymentRow, draft: RevisionDraft) -> int:
+    check_named(session, row.organization_id, draft.config)
     # Numbers go on per name, so that replicas of a deleted deployment are not taken for ours.
     newest = session.scalar(
         select(func.max(RevisionRow.number))

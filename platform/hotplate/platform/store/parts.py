@@ -1,6 +1,6 @@
 """The store: everything that the control plane must not forget.
 
-One `Database` (SQLite or PostgreSQL) lies under nine parts, each of which has one subject:
+One `Database` (SQLite or PostgreSQL) lies under ten parts, each of which has one subject:
 `store.deployments.create(…)`. A part reads and writes its own rows (`tables`) in transactions and
 returns immutable `records`, never rows; `deployment_records` joins a deployment with its latest and
 its serving revision. A change of several subjects is still one transaction: a new deployment
@@ -22,7 +22,9 @@ from hotplate.platform.store.deployment_ports import AllocatePort, lowest_free_p
 from hotplate.platform.store.deployments import Deployments
 from hotplate.platform.store.history import History
 from hotplate.platform.store.identities import Identities
+from hotplate.platform.store.keyring import KeysInMemory, KeySource
 from hotplate.platform.store.learnt import LearntValues
+from hotplate.platform.store.org_secrets import Secrets
 from hotplate.platform.store.quotas import Quotas
 from hotplate.platform.store.revisions import Revisions
 from hotplate.platform.store.tables import utc_now
@@ -36,11 +38,17 @@ T = TypeVar("T")
 class Store:
     """All parts of one database."""
 
-    def __init__(self, database: Database, allocate_port: AllocatePort = lowest_free_port) -> None:
-        """The store closes the database."""
+    def __init__(
+        self,
+        database: Database,
+        allocate_port: AllocatePort = lowest_free_port,
+        keys: KeySource | None = None,
+    ) -> None:
+        """The store closes the database. Without `keys` nobody can read its secrets later."""
         self.database = database
         self.identities = Identities(database)
         self.quotas = Quotas(database)
+        self.secrets = Secrets(database, keys or KeysInMemory())
         self.artifacts = Artifacts(database)
         self.uploads = Uploads(database)
         self.deployments = Deployments(database, allocate_port)

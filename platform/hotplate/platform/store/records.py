@@ -8,6 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from hotplate.platform.spec.secret_content import SecretContent
 from hotplate.serving.gateway.protocol.priority import USUAL_PRIORITY
 
 
@@ -75,6 +76,33 @@ class EndpointTokens:
 
 
 NO_TOKENS = EndpointTokens()
+
+
+@dataclass(frozen=True)
+class Secret:
+    """A secret without its values."""
+
+    id: int
+    uid: str
+    organization: Organization
+    creator: User
+    name: str
+    description: str
+    content: SecretContent
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True)
+class KeyUse:
+    """A key that values of secrets are encrypted with."""
+
+    id: str
+    made_at: datetime
+    encrypts: bool
+    """Whether what is written now is encrypted with it."""
+    values: int
+    """How many are encrypted with it."""
 
 
 @dataclass(frozen=True)

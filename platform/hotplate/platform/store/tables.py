@@ -129,6 +129,45 @@ class KeyRow(Table):
     value: Mapped[bytes]
 
 
+class SecretRow(Table):
+    """A secret of an organization, without its values."""
+
+    __tablename__ = "secrets"
+    __table_args__ = (UniqueConstraint("organization_id", "name"),)
+    id: Mapped[int] = mapped_column(primary_key=True)
+    uid: Mapped[str] = mapped_column(default=new_uid)
+    organization_id: Mapped[int] = mapped_column(ForeignKey("organizations.id", ondelete="CASCADE"))
+    creator_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
+    name: Mapped[str]
+    description: Mapped[str]
+    type: Mapped[str]
+    stage: Mapped[str]
+    path: Mapped[str]
+    created_at: Mapped[datetime] = mapped_column(default=utc_now)
+    updated_at: Mapped[datetime] = mapped_column(default=utc_now, onupdate=utc_now)
+    organization: Mapped[OrganizationRow] = relationship(lazy="joined", innerjoin=True)
+    creator: Mapped[UserRow] = relationship(lazy="joined", innerjoin=True)
+
+
+class SecretValueRow(Table):
+    """One value of a secret, encrypted and bound to its organization, secret and key."""
+
+    __tablename__ = "secret_values"
+    __table_args__ = (UniqueConstraint("secret_id", "key"),)
+    id: Mapped[int] = mapped_column(primary_key=True)
+    secret_id: Mapped[int] = mapped_column(ForeignKey("secrets.id", ondelete="CASCADE"))
+    position: Mapped[int]
+    """Among those of its secret."""
+    key: Mapped[str]
+    sub_path: Mapped[str]
+    size_bytes: Mapped[int]
+    version: Mapped[str] = mapped_column(default=new_uid)
+    """Another one with each change of the value: what is made with a value is known by it."""
+    key_id: Mapped[str] = mapped_column(index=True)
+    """Of the key that it is encrypted with."""
+    sealed: Mapped[bytes]
+
+
 class RepositoryRow(Table):
     __tablename__ = "repositories"
     __table_args__ = (UniqueConstraint("organization_id", "kind", "name"),)
