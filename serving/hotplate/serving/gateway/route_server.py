@@ -25,7 +25,12 @@ from hotplate.serving.gateway.http1.head_cache import HeadCache
 from hotplate.serving.gateway.http1.multipart import watch_of
 from hotplate.serving.gateway.http1.request_head import RequestHead
 from hotplate.serving.gateway.limits import Limits
-from hotplate.serving.gateway.protocol.routes import Change, Route, RouteDemand
+from hotplate.serving.gateway.protocol.routes import (
+    ANSWER_KINDS,
+    Change,
+    Route,
+    RouteDemand,
+)
 from hotplate.serving.gateway.proxy.caller import Caller
 from hotplate.serving.gateway.proxy.dispatcher import COUNTS, Dispatcher
 from hotplate.serving.gateway.proxy.exchange import Exchange
@@ -136,6 +141,7 @@ class RouteServer(Host):
                 if r.taken + r.taken_elsewhere
             },
             learnt={r.id: r.adaptive.learnt for r in queue.replicas if r.adaptive is not None},
+            answers=queue.answers.by_kind(ANSWER_KINDS),
             abandoned=self.context.hangups.by_replica,
             error=self.error,
             owned=not self.route.relayed,

@@ -51,7 +51,13 @@ async def post(kitchen: Kitchen, replicas: list[Replica], path: str, **fields: o
     live = [r for r in replicas if r.process.poll() is None]
     await kitchen.serve(
         replicas=tuple(
-            ReplicaRoute(f"pid-{r.process.pid}", r.url.removeprefix("http://"), 1, worker=True)
+            ReplicaRoute(
+                f"pid-{r.process.pid}",
+                r.url.removeprefix("http://"),
+                1,
+                worker=True,
+                version=f"main@{replicas.index(r)}",
+            )
             for r in live
         )
     )
@@ -102,3 +108,6 @@ async def test_a_post_that_a_killed_replica_had_begun_is_a_502_and_ran_once(
     answer = await caller.answer()
     assert (answer.status, answer.error["code"]) == (502, "replica_failed")
     assert note.read_text() == "ran "
+    assert victim.process.wait() == -signal.SIGKILL
+    version = f"main@{replicas.index(victim)}"
+    assert kitchen.server.demand().answers == {version: {"broken": 1}}

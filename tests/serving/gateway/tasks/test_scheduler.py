@@ -304,3 +304,20 @@ async def test_tasks_move_when_they_get_slots_of_their_own_or_lose_them(hall: Ha
     assert kitchen.backend.peak == 3
     report = kitchen.gateway.report().routes.values()
     assert sum(demand.in_flight + demand.queued for demand in report) == 0
+
+
+async def test_a_tasks_answer_counts_for_its_replicas_version(hall: Hall) -> None:
+    kitchen = hall.kitchen
+    statuses = ["500 Oh", "201 Made"]
+
+    async def job(request: Request, connection: Connection) -> None:
+        connection.answer(b"", statuses.pop())
+
+    kitchen.backend.on("/job", job)
+    await kitchen.serve(replicas=(replace(kitchen.replica(), version="main@7"),))
+    for _ in range(2):
+        await hall.ended(await hall.submit())
+    kitchen.backend.on("/job", kitchen.backend.half)
+    kitchen.backend.gate.set()
+    await hall.ended(await hall.submit())
+    assert kitchen.server.demand().answers == {"main@7": {"2xx": 1, "5xx": 1, "broken": 1}}

@@ -16,7 +16,7 @@ from typing import Final
 
 from hotplate.serving.gateway.admission.task_routes import TaskCall
 from hotplate.serving.gateway.admission.terms import Terms
-from hotplate.serving.gateway.errors import GatewayError, ReplicaFailed
+from hotplate.serving.gateway.errors import DeadlineExceeded, GatewayError, ReplicaFailed
 from hotplate.serving.gateway.http1.fields import Field, last_chunk
 from hotplate.serving.gateway.http1.request_head import WEBSOCKET, RequestHead
 from hotplate.serving.gateway.http1.response_head import ResponseHead
@@ -32,6 +32,7 @@ from hotplate.serving.gateway.proxy.retry import (
 from hotplate.serving.gateway.proxy.route_context import RouteContext
 from hotplate.serving.gateway.replicas.response_source import ResponseSource
 from hotplate.serving.gateway.telemetry.access_log import Entry
+from hotplate.serving.gateway.telemetry.version_answers import BROKEN, kind_of
 
 SWITCHED: Final = 101
 REFUSED: Final = 429
@@ -91,6 +92,8 @@ class Exchange(Forwarding):
         begun."""
         caller, self.caller = self.caller, None
         if caller is not None:
+            if self.upstream is not None and isinstance(error, DeadlineExceeded):
+                self.count_answer(BROKEN)
             self._give_up()
             self._answer_with(caller, error)
 
@@ -157,6 +160,8 @@ class Exchange(Forwarding):
     def on_end(self, trailers: Sequence[Field] = ()) -> None:
         """The replica's response has ended, and with it the use of the slot."""
         self.upstream = None
+        if self.answered:
+            self.count_answer(kind_of(self.status))
         caller, self.caller = self.caller, None
         if caller is not None:
             if self.chunked_out:
@@ -179,6 +184,7 @@ class Exchange(Forwarding):
             )
             self.phase = ANSWERED
             self.status = head.status
+            self.count_answer(kind_of(head.status))
             self.sent_bytes = len(body)
             total_s = now - self.begun_at
             self.context.counters.answered_at_once(head.status, total_s)
@@ -225,8 +231,12 @@ class Exchange(Forwarding):
         elif silent and self.phase == SENT:
             self.phase = STARTED
         if self.caller is None:
+            if self.answered:  # it has all of the response, or left in the middle of it
+                self.count_answer(kind_of(self.status))
             self._ended()
             return
+        if not unread:
+            self.count_answer(BROKEN)
         why_not = why_not_again(
             self.phase,
             may_run_twice=self._may_run_twice,
@@ -244,6 +254,8 @@ class Exchange(Forwarding):
 
     def on_invalid_response(self, what: str) -> None:
         address = self._disconnect()
+        if self.caller is not None:
+            self.count_answer(BROKEN)
         self._fail_upstream(f"the replica at {address} answered what is not HTTP/1.1 ({what}).")
 
     # Inside

@@ -47,6 +47,7 @@ class SlotQueue(Generic[WaiterT]):
         self.completed = 0
         self.service = ServiceTime()
         self._slots = Slots()
+        self.answers = self._slots.answers
         self.fair_queue: FairQueue[WaiterT] = FairQueue(self.service)
         self.overflow: Overflow[WaiterT] = Overflow(self.fair_queue, limit, limit_bytes)
         self._deadlines: Deadlines[WaiterT] = Deadlines()

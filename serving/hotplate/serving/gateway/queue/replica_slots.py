@@ -13,6 +13,7 @@ from typing import Protocol
 
 from hotplate.serving.gateway.protocol.routes import ReplicaRoute
 from hotplate.serving.gateway.queue.adaptive_limit import AdaptiveLimit
+from hotplate.serving.gateway.telemetry.version_answers import Counts, VersionAnswers
 
 
 class Replica:
@@ -20,6 +21,7 @@ class Replica:
 
     __slots__ = (
         "adaptive",
+        "answers",
         "concurrency",
         "draining",
         "ejection_reason",
@@ -36,6 +38,8 @@ class Replica:
         self.concurrency = 0
         self.adaptive: AdaptiveLimit | None = None
         """Learns what its concurrency should be; None = the route sets it."""
+        self.answers: Counts | None = None
+        """The counts of its version; None = its answers are not counted."""
         self.responding = 0
         """Slots whose response has begun and has not ended."""
         self.draining = False
@@ -83,6 +87,7 @@ class Slots:
         """Slots of the open replicas, free and taken."""
         self.ready = False
         """Whether any replica is open."""
+        self.answers = VersionAnswers()
         self._replicas: dict[str, Replica] = {}
         self._groups: list[OrderedDict[Replica, None]] = [OrderedDict()]
         """The index is the number of free slots."""
@@ -101,12 +106,14 @@ class Slots:
             replica.concurrency = _concurrency(replica, entry)
             replica.draining = entry.draining
             replica.taken_elsewhere = entry.foreign
+            replica.answers = self.answers.of(entry.version)
             replica.gone = False
         for replica in list(self._replicas.values()):
             if replica.id not in named:
                 replica.draining = replica.gone = True
                 self._forget_if_empty(replica)
             self._place(replica)
+        self.answers.keep({entry.version for entry in named.values()})
         self._update_totals()
 
     @property

@@ -26,6 +26,7 @@ from typing import Any, Final, Generic, TypeVar
 from hotplate.serving.gateway.protocol.priority import USUAL_PRIORITY
 from hotplate.serving.gateway.queue.adaptive_limit import AdaptiveLimit, Mark
 from hotplate.serving.gateway.queue.replica_slots import Replica
+from hotplate.serving.gateway.telemetry.version_answers import NO_KIND
 
 WaiterT = TypeVar("WaiterT")
 
@@ -114,6 +115,13 @@ class Ticket(Generic[WaiterT]):
         self.body_received_at = EARLIER
         """When its body was complete, where that was after its submission."""
         self.flow: Flow[WaiterT] | None = None
+
+    def count_answer(self, kind: int) -> None:
+        """Its replica has answered in this way (`version_answers.py`). What took no slot is about
+        the replica itself, and is not counted."""
+        counts = None if self.replica is None else self.replica.answers
+        if counts is not None and self.needs_slot and kind != NO_KIND:
+            counts[kind] += 1
 
     # Set by `SlotQueue`, from its submission on:
     number: int

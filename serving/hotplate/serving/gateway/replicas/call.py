@@ -40,6 +40,11 @@ class Waiter:
         """Bytes of it that wait here."""
         return 0
 
+    def count_answer(self, kind: int) -> None:
+        """Counts how its replica has answered, for the replica's version."""
+        if self.ticket is not None:
+            self.ticket.count_answer(kind)
+
     def granted(self, replica: Destination, now: float) -> None:
         """It has a slot of the replica since `now`."""
         raise NotImplementedError

@@ -26,6 +26,7 @@ from hotplate.serving.gateway.tasks.control_plane_client import (
 from hotplate.serving.gateway.tasks.deliveries import Deliveries
 from hotplate.serving.gateway.tasks.replica_call import ReplicaCall, ReplicaGone
 from hotplate.serving.gateway.tasks.result import TaskResult
+from hotplate.serving.gateway.telemetry.version_answers import BROKEN, kind_of
 
 log = logging.getLogger(__name__)
 
@@ -145,11 +146,12 @@ class TaskRun(Waiter):
     ) -> TaskResult:
         """Runs the task. Raises NotWanted, ControlPlaneAway and NotRun."""
         result = self._deliveries.result(self.id)
-        limit, problem = dispatcher.route.body_limit_bytes, ""
+        limit, problem, status = dispatcher.route.body_limit_bytes, "", 0
 
         async def take(head: ResponseHead, piece: bytes) -> None:
             # Whatever becomes of its answer, the slot is the handler's until the answer's end.
-            nonlocal problem
+            nonlocal problem, status
+            status = head.status
             if result.size_bytes + len(piece) > limit:
                 problem = f"its response has more than {limit} bytes (body_limit_bytes)"
             if not problem:
@@ -162,11 +164,14 @@ class TaskRun(Waiter):
             async with self._client.start(self.id, self.route) as source:
                 await replica.ask(source.head, source.body, take)
         except ReplicaGone as error:
+            self.count_answer(BROKEN)
             self._tries += 1
             problem = f"the replica at {address} {error}"
             if not replica.begun or (dispatcher.route.may_run_twice and self._tries < TRIES):
                 result.drop()
                 raise NotRun(problem) from error
+        else:
+            self.count_answer(kind_of(status))
         if not problem:
             return result
         result.drop()
