@@ -21,7 +21,7 @@ from tests.support.control_plane.controller_fake import FakeController
 async def serve(folder: str) -> None:
     store = Store(Database(f"sqlite:///{folder}/hotplate.db"))
     user = store.identities.ensure_user("acme", "ada", "ada@example.com")
-    token = store.identities.add_token(user.id, "laptop")
+    token = store.tokens.add_token(user, "laptop")
     blobs = BlobStore(f"file://{folder}/blobs")
     runner = web.AppRunner(make_app(store, blobs, FakeController(store), ApiSettings()))
     await runner.setup()

@@ -49,7 +49,7 @@ async def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
         Store(Database(f"sqlite:///{tmp_path}/hotplate.db")),
         BlobStore(f"file://{tmp_path}/blobs"),
     )
-    assert store.identities.find_token(token) is not None
+    assert store.tokens.find_token(token) is not None
     tenant = store.identities.ensure_user("acme", "ada", "").organization.id
     for name in acknowledged:
         bento = store.artifacts.get(tenant, Kind.BENTO, name, "v1")

@@ -111,8 +111,8 @@ async def deployed_by_another(grounds: Grounds) -> tuple[int, Any]:
 def _token_of_another(data: Path) -> str:
     store = Store(Database(f"sqlite:///{data}/hotplate.db"))
     try:
-        return store.identities.add_token(
-            store.identities.ensure_user("umbrella", "bob", "bob@localhost").id, "laptop"
+        return store.tokens.add_token(
+            store.identities.ensure_user("umbrella", "bob", "bob@localhost"), "laptop"
         )
     finally:
         store.close()

@@ -23,17 +23,20 @@ from hotplate.platform.api.bentocloud.deployment_source import DeploymentSource
 from hotplate.platform.api.bentocloud.deployments import DeploymentRoutes
 from hotplate.platform.api.bentocloud.hub_models import HubModels
 from hotplate.platform.api.bentocloud.instance_types import InstanceTypeRoutes
+from hotplate.platform.api.bentocloud.logins import LoginRoutes
 from hotplate.platform.api.bentocloud.logs.pods import Pods
 from hotplate.platform.api.bentocloud.logs.tail import Tail
 from hotplate.platform.api.bentocloud.repositories import RepositoryRoutes
 from hotplate.platform.api.bentocloud.rollout_watchers import RolloutWatchers
 from hotplate.platform.api.bentocloud.tokens import TokenRoutes
 from hotplate.platform.api.hotplate.deployments import DeploymentStatusRoutes
+from hotplate.platform.api.hotplate.organizations import OrganizationRoutes
 from hotplate.platform.api.hotplate.quotas import QuotaRoutes
 from hotplate.platform.api.web.requests import BODY_S
 from hotplate.platform.api.web.settings import ApiSettings
 from hotplate.platform.controller.interface import ControllerApi
 from hotplate.platform.dashboard.pages import DeploymentPages
+from hotplate.platform.dashboard.sign_in_pages import SignInPages
 from hotplate.platform.errors import StoreFailed
 from hotplate.platform.store.parts import Store
 from hotplate.platform.store.records import Kind
@@ -50,7 +53,7 @@ def make_app(
 
     The caller keeps the store and the blobs, and closes them after the application is cleaned up.
     """
-    auth = Auth(store.identities)
+    auth = Auth(store, settings.trusted_proxies)
     unpacking = Unpacking(store, blobs, settings.archive)
     transfers = Transfers(store, blobs, settings)
     source = DeploymentSource(
@@ -75,9 +78,12 @@ def make_app(
     )
     app.add_routes(Pods(store.deployments, controller, watchers, settings).routes())
     app.add_routes(Tail(store.deployments, controller, watchers).routes())
-    app.add_routes(TokenRoutes(store.identities, controller).routes())
+    app.add_routes(TokenRoutes(store.tokens, controller).routes())
+    app.add_routes(LoginRoutes(store.sign_ins, auth).routes())
+    app.add_routes(SignInPages(store.sign_ins, auth, settings).routes())
     app.add_routes(not_implemented.routes())
     app.add_routes(InstanceTypeRoutes(controller).routes())
+    app.add_routes(OrganizationRoutes(store, controller, settings).routes())
     app.add_routes(QuotaRoutes(store.quotas, controller).routes())
     app.add_routes(DeploymentStatusRoutes(store, controller, settings).routes())
     app.add_routes(DeploymentPages(store, auth, controller, settings).routes())

@@ -55,10 +55,12 @@ from hotplate.platform.processes.leftovers import end_builds
 from hotplate.platform.processes.ports import is_everywhere, is_free
 from hotplate.platform.processes.role_state import role_states
 from hotplate.platform.settings import PlatformSettings
+from hotplate.platform.spec.scopes import API, ENDPOINT
 from hotplate.platform.store.database import Database
-from hotplate.platform.store.identities import ADMIN, API, CALLERS, ENDPOINT, ORGANIZATION
+from hotplate.platform.store.identities import ADMIN, ORGANIZATION
 from hotplate.platform.store.org_secrets import encrypt_anew
 from hotplate.platform.store.parts import Store
+from hotplate.platform.store.tokens import CALLERS
 from hotplate.platform.upkeep.checks import checks
 from hotplate.platform.upkeep.health import HealthMonitor, disks_of
 from hotplate.platform.upkeep.origin_sweep import OriginSweep
@@ -104,6 +106,8 @@ async def serve(
     await asyncio.to_thread(blobs.drop_unfinished)
     await end_builds(data)
     agent = AgentClient(agent_url, data.secret("cluster-token"))
+    store.tokens.adopt()
+    store.identities.finish_deletions()
     keep_token(store, ADMIN, data.secret("admin-token"), API)
     keep_token(store, CALLERS, data.secret("endpoint-token"), ENDPOINT)
     hubs = Hubs(settings.model_endpoints, own_hub(environ))
@@ -121,6 +125,8 @@ async def serve(
         advertise_host=_advertised(settings),
         scheme=scheme,
         own=OwnHosts(settings.host, settings.own_hosts),
+        public_url=settings.public_url,
+        trusted_proxies=settings.trusted_proxies,
         hubs=hubs,
     )
     controller = Controller(
@@ -236,12 +242,14 @@ def keep_token(store: Store, name: str, secret: str, scope: str) -> None:
     """Make the operator's token good, and the one that it replaces no longer. Raises CannotStart
     where it is good for something else."""
     admin = store.identities.ensure_user(ORGANIZATION, ADMIN, f"{ADMIN}@localhost")
-    current = store.identities.find_token(secret)
-    for token in store.identities.tokens(admin.organization.id):
-        if token.name == name and (current is None or token.id != current.id):
-            store.identities.revoke_token(admin.organization.id, token.uid)
+    store.identities.ensure_operator(admin)
+    current = store.tokens.find_token(secret)
+    for token in store.tokens.tokens(admin.organization.id):
+        mine = token.name == name and token.user.id == admin.id
+        if mine and (current is None or token.id != current.id):
+            store.tokens.revoke_token(admin.organization.id, token.uid)
     try:
-        store.identities.add_token(admin.id, name, secret, (scope,))
+        store.tokens.add_token(admin, name, secret, (scope,), operator=True)
     except Conflict as error:
         raise CannotStart(str(error)) from error
 

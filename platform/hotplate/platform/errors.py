@@ -1,6 +1,7 @@
 """PlatformError
 ├── Unauthorized    no token, or one that is unknown or expired
-├── Forbidden       a good token without the scope that the call needs
+├── TooManyTries    one more wrong token, code or link after many from the same address
+├── Forbidden       a good token without the scope or the role that the call needs
 ├── NotFound        nothing of that name in the caller's organization
 ├── Conflict        the name is taken, or the thing is in a state that does not allow it
 ├── QuotaExceeded   what a deployment always needs is more than its organization may have
@@ -36,8 +37,21 @@ class Unauthorized(PlatformError):
     code = "unauthorized"
 
 
+class TooManyTries(PlatformError):
+    """Many wrong tokens, codes or links came from an address lately. Wait, then try again."""
+
+    code = "too_many_tries"
+
+    def __init__(self, address: str, wait_s: int) -> None:
+        super().__init__(
+            f"too many wrong tokens, codes or links came from {address or 'there'} in the last "
+            f"minute; try again in {wait_s} s"
+        )
+        self.retry_after_s = wait_s
+
+
 class Forbidden(PlatformError):
-    """The token is good but lacks a scope. Use one that has it."""
+    """The caller is known but lacks a scope or a role. Use a token that has it."""
 
     code = "forbidden"
 

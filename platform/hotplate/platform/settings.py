@@ -25,9 +25,11 @@ from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_origin, get_type_hints
+from urllib.parse import urlsplit
 
 from hotplate.cache.origins.hubs import endpoint_place
 from hotplate.machine.access.own_hosts import is_host
+from hotplate.machine.access.proxies import is_network
 from hotplate.machine.nearest import nearest
 from hotplate.platform.errors import BadSetting
 
@@ -61,6 +63,12 @@ class PlatformSettings:
     hosts: tuple[str, ...] = ()
     """Further names by which browsers and clients call this platform, such as a proxy's; what asks
     for another one is answered 421."""
+    public_url: str = ""
+    """URL by which the world reaches the API, such as https://models.example.com behind a proxy;
+    empty = as each caller did."""
+    trusted_proxies: tuple[str, ...] = ()
+    """Addresses and networks of proxies that say truly from whom, and by which scheme, they were
+    called (`X-Forwarded-For`, `X-Forwarded-Proto`)."""
     metrics_need_token: bool = True
     """Whether `/metrics` of control plane, gateway and agent want `Authorization: Bearer` with the
     token in `metrics-token` of the data directory, or the cluster's; they name all deployments."""
@@ -143,6 +151,11 @@ class PlatformSettings:
         _check("tls_key", self.tls_key, not self.tls_key or bool(self.tls_certificate), "empty")
         for name in self.hosts:
             _check("hosts", name, is_host(name), "a name or an address, e.g. models.example.com")
+        url = self.public_url
+        good = not url or re.fullmatch("https?://[^/?#\\s]+/?", url) is not None
+        _check("public_url", url, good, "a URL without a path, e.g. https://models.example.com")
+        for network in self.trusted_proxies:
+            _check("trusted_proxies", network, is_network(network), "addresses, e.g. 10.0.0.0/8")
         for endpoint in self.model_endpoints:
             good = endpoint_place(endpoint) is not None
             _check("model_endpoints", endpoint, good, "URLs, e.g. https://hub.example.com")
@@ -164,7 +177,8 @@ class PlatformSettings:
     @property
     def own_hosts(self) -> tuple[str, ...]:
         """Every name by which this platform is called, beside `host` and loopback names."""
-        return tuple(filter(None, (self.advertise_host, *self.hosts)))
+        public = urlsplit(self.public_url).hostname or ""
+        return tuple(filter(None, (self.advertise_host, public, *self.hosts)))
 
     def port_range(self) -> tuple[int, int]:
         """First and last port for deployments."""

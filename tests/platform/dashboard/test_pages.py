@@ -174,7 +174,7 @@ async def test_a_second_organization_ends_what_needs_no_token(cloud: Cloud, stor
 
 async def test_a_wrong_token_is_refused_also_at_this_machine(cloud: Cloud, store: Store) -> None:
     assert (await look(cloud, X_YATAI_API_TOKEN="wrong")).status == 401
-    weak = store.identities.add_token(cloud.user.id, "weak", scopes=("read_cluster",))
+    weak = store.tokens.add_token(cloud.user, "weak", scopes=("read_organization",))
     assert (await look(cloud, X_YATAI_API_TOKEN=weak)).status == 403
 
 

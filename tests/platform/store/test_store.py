@@ -229,15 +229,15 @@ def test_the_serving_revision_stays_until_another_serves(
 
 def test_a_secret_that_somebody_else_has_is_refused(store: Store, user: User) -> None:
     other = store.identities.ensure_user("rival", "eve", "eve@example.com")
-    store.identities.add_token(user.id, "laptop", "the-secret")
-    assert store.identities.add_token(user.id, "laptop", "the-secret") == "the-secret"
+    store.tokens.add_token(user, "laptop", "the-secret")
+    assert store.tokens.add_token(user, "laptop", "the-secret") == "the-secret"
     with pytest.raises(Conflict):
-        store.identities.add_token(other.id, "laptop", "the-secret")
-    (token,) = store.identities.tokens(user.organization.id)
+        store.tokens.add_token(other, "laptop", "the-secret")
+    (token,) = store.tokens.tokens(user.organization.id)
     with pytest.raises(NotFound):
-        store.identities.revoke_token(other.organization.id, token.uid)
-    store.identities.revoke_token(user.organization.id, token.uid)
-    assert store.identities.find_token("the-secret") is None
+        store.tokens.revoke_token(other.organization.id, token.uid)
+    store.tokens.revoke_token(user.organization.id, token.uid)
+    assert store.tokens.find_token("the-secret") is None
 
 
 def test_tasks_are_kept_the_same_on_every_database(database_url: str) -> None:
@@ -271,9 +271,9 @@ def test_tasks_are_kept_the_same_on_every_database(database_url: str) -> None:
 def test_the_store_works_the_same_on_every_database(database_url: str) -> None:
     store = Store(Database(database_url))
     user = store.identities.ensure_user("acme", "ada", "ada@example.com")
-    secrets = [store.identities.add_token(user.id, f"laptop {number}") for number in range(20)]
+    secrets = [store.tokens.add_token(user, f"laptop {number}") for number in range(20)]
     assert all(secret.isalnum() for secret in secrets), "a hyphen before one would make it a flag"
-    token = store.identities.find_token(store.identities.add_token(user.id, "laptop"))
+    token = store.tokens.find_token(store.tokens.add_token(user, "laptop"))
     assert token is not None
     assert token.user == user
     assert store.identities.key("transfers") == store.identities.key("transfers")

@@ -5,13 +5,15 @@ from __future__ import annotations
 import io
 import json
 import tarfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
-from aiohttp import ClientResponse, ClientSession
+from aiohttp import ClientResponse, ClientSession, CookieJar
 from aiohttp.test_utils import BaseTestServer
 
+from hotplate.platform.spec.scopes import API
 from hotplate.platform.store.parts import Store
+from hotplate.platform.store.records import MemberRole
 
 MANIFEST = {
     "service": "service:Echo",
@@ -58,7 +60,11 @@ class ApiSession:
         self.token = token
 
     async def __aenter__(self) -> Self:
-        self.http = ClientSession(self.url, headers={"X-YATAI-API-TOKEN": self.token})
+        self.http = ClientSession(
+            self.url,
+            headers={"X-YATAI-API-TOKEN": self.token},
+            cookie_jar=CookieJar(unsafe=True),  # also of a server without a name
+        )
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -85,12 +91,24 @@ class ApiSession:
 class Cloud(ApiSession):
     """One user of one organization."""
 
-    def __init__(self, server: BaseTestServer, store: Store, organization: str = "acme") -> None:
+    def __init__(
+        self,
+        server: BaseTestServer,
+        store: Store,
+        organization: str = "acme",
+        *,
+        name: str = "ada",
+        role: MemberRole = MemberRole.ADMIN,
+        scopes: Sequence[str] = (API,),
+        operator: bool = False,
+    ) -> None:
         self.server = server
         self.store = store
-        self.user = store.identities.ensure_user(organization, "ada", "ada@example.com")
-        token = store.identities.add_token(self.user.id, "laptop")
-        super().__init__(str(server.make_url("/")), token)
+        self.user = store.identities.ensure_user(organization, name, f"{name}@example.com", role)
+        if operator:
+            store.identities.set_operator(name, operator=True)
+        self.token = store.tokens.add_token(self.user, "laptop", scopes=scopes, operator=operator)
+        super().__init__(str(server.make_url("/")), self.token)
 
     async def register(
         self, kind: str, name: str, version: str, manifest: Mapping[str, Any] | None = None

@@ -14,6 +14,7 @@ from hotplate.platform.errors import NotFound, PlatformError, Unreachable
 from hotplate.platform.processes.data_dir import DEFAULT, DataDir
 
 TIMEOUT_S = 30
+OURS = "/api/v1/hotplate"
 
 
 def add_platform_flags(command: argparse.ArgumentParser) -> None:
@@ -22,22 +23,29 @@ def add_platform_flags(command: argparse.ArgumentParser) -> None:
     command.add_argument("--endpoint", help="URL of a platform elsewhere")
     command.add_argument("--token-file", help="file with the token for --endpoint")
     command.add_argument("--token", help=argparse.SUPPRESS)
+    command.add_argument(
+        "--organization", metavar="ORG", help="act for it, where you may act for several"
+    )
 
 
 class ApiClient:
     """Calls one platform with one token."""
 
-    def __init__(self, endpoint: str, token: str) -> None:
+    def __init__(self, endpoint: str, token: str, organization: str = "") -> None:
+        """`organization`: the one to act for; empty = the token's."""
         self._endpoint = endpoint.rstrip("/")
-        self._token = token
+        self._headers = {"X-YATAI-API-TOKEN": token}
+        if organization:
+            self._headers["X-Hotplate-Organization"] = organization
 
     @staticmethod
     def of(arguments: argparse.Namespace) -> ApiClient:
         """By `--endpoint` and its token, else by the data directory of an `up` on this machine."""
         named = arguments.token_file
         token = secret_flags.read(named) if named else arguments.token or ""
+        organization = getattr(arguments, "organization", None) or ""
         if arguments.endpoint:
-            return ApiClient(arguments.endpoint, token)
+            return ApiClient(arguments.endpoint, token, organization)
         data = DataDir.named(arguments.data)
         noted = data.noted("endpoint")
         if noted is None:
@@ -45,21 +53,23 @@ class ApiClient:
                 f"no platform has run in {data.root}: start it with 'hotplate up', "
                 "or name its --data, or --endpoint and --token-file"
             )
-        return ApiClient(noted["url"], token or data.secret("admin-token"))
+        return ApiClient(noted["url"], token or data.secret("admin-token"), organization)
 
     def __call__(self, path: str) -> Any:
-        return self._request(path, None)
+        return self.call("GET", path)
 
     def put(self, path: str, content: dict[str, Any]) -> Any:
         """PUTs a JSON object."""
-        return self._request(path, json.dumps(content).encode())
+        return self.call("PUT", path, content)
 
-    def _request(self, path: str, content: bytes | None) -> Any:
-        url = f"{self._endpoint}/api/v1/hotplate{path}"
-        headers = {"X-YATAI-API-TOKEN": self._token}
-        method = "GET" if content is None else "PUT"
+    def call(
+        self, method: str, path: str, content: dict[str, Any] | None = None, root: str = OURS
+    ) -> Any:
+        """The JSON that a route below `root` answers. Raises NotFound and Unreachable."""
+        url = f"{self._endpoint}{root}{path}"
+        body = None if content is None else json.dumps(content).encode()
         try:
-            request = urllib.request.Request(url, content, headers, method=method)
+            request = urllib.request.Request(url, body, self._headers, method=method)
             with urllib.request.urlopen(request, timeout=TIMEOUT_S) as response:
                 return json.load(response)
         except urllib.error.HTTPError as error:

@@ -7,9 +7,10 @@ import shlex
 from aiohttp import web
 
 from hotplate.platform.api.bentocloud import views
-from hotplate.platform.api.bentocloud.auth import TOKEN_HEADER, Auth
+from hotplate.platform.api.bentocloud.auth import COOKIE, TOKEN_HEADER, Auth
 from hotplate.platform.api.bentocloud.deployments import advertised_origin
 from hotplate.platform.api.web import http_errors
+from hotplate.platform.api.web.access import LOOKS, check
 from hotplate.platform.api.web.requests import organization
 from hotplate.platform.api.web.settings import ApiSettings
 from hotplate.platform.controller.interface import ControllerApi
@@ -53,15 +54,15 @@ class DeploymentPages:
                 sentence=str(error),
                 asks=isinstance(error, Unauthorized | Forbidden),
                 name=shlex.quote(name),
-                address=shlex.quote(f"{request.scheme}://{request.host}{request.raw_path}"),
+                address=shlex.quote(f"{self._settings.origin(request)}{request.raw_path}"),
                 token_header=TOKEN_HEADER,
             )
         return await self._shown(request, found)
 
     async def _tenant(self, request: web.Request) -> Organization:
         """The organization whose deployments the caller may see. Raises Unauthorized, Forbidden."""
-        if TOKEN_HEADER in request.headers:
-            await self._auth.admit(request)
+        if TOKEN_HEADER in request.headers or COOKIE in request.cookies:
+            check(await self._auth.admit(request), LOOKS)
             return organization(request)
         hosts = request.headers.getall("Host", [])
         if is_from_this_machine(request.remote or "", hosts, request.headers):

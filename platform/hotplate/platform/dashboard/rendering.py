@@ -25,7 +25,7 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Referrer-Policy": "no-referrer",
-    "Vary": "Host, X-YATAI-API-TOKEN",
+    "Vary": "Host, Cookie, X-YATAI-API-TOKEN",
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
@@ -53,6 +53,16 @@ def _moment(at: datetime) -> str:
 _templates = templates()
 
 
+FORM_HEADERS = {
+    "Content-Security-Policy": HEADERS["Content-Security-Policy"].replace(
+        "form-action 'none'", "form-action 'self'"
+    ),
+    # Without a referrer a browser does not say either from whose page a form comes.
+    "Referrer-Policy": "same-origin",
+}
+"""In place of these, headers of pages with a form."""
+
+
 def page(
     template: str, status: int = 200, refresh_s: int | None = None, **values: Any
 ) -> web.Response:
@@ -68,3 +78,10 @@ def page(
     return web.Response(
         body=body, status=status, content_type="text/html", charset="utf-8", headers=headers
     )
+
+
+def form_page(template: str, status: int = 200, **values: Any) -> web.Response:
+    """A page whose forms may be sent to us."""
+    response = page(template, status, **values)
+    response.headers.update(FORM_HEADERS)
+    return response

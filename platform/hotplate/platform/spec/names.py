@@ -8,9 +8,12 @@ import secrets
 from hotplate.platform.errors import Invalid
 
 DEPLOYMENT_NAME_MAX = 63
+ORGANIZATION_NAME_MAX = 40
+PERSON_NAME_MAX = 80
 _DEPLOYMENT_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _TAG_PART = re.compile(r"[A-Za-z0-9]([-._A-Za-z0-9]*[A-Za-z0-9])?")
 _TAG_PART_MAX = 128
+_PERSON = re.compile(r"[A-Za-z0-9]([-._@+_A-Za-z0-9]*[A-Za-z0-9])?")
 _ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"
 
 
@@ -30,6 +33,28 @@ def check_deployment_name(path: str, name: str) -> str:
         raise Invalid(
             f"{path}: {name[:80]!r} is not a deployment name; a name has up to "
             f"{DEPLOYMENT_NAME_MAX} lower-case letters, digits and '-', and begins and ends "
+            "with a letter or digit"
+        )
+    return name
+
+
+def check_organization_name(path: str, name: str) -> str:
+    """A DNS label too, which a cluster makes part of a longer one. Raises Invalid."""
+    if len(name) > ORGANIZATION_NAME_MAX or not _DEPLOYMENT_NAME.fullmatch(name):
+        raise Invalid(
+            f"{path}: {name[:80]!r} is not an organization's name; a name has up to "
+            f"{ORGANIZATION_NAME_MAX} lower-case letters, digits and '-', and begins and ends "
+            "with a letter or digit"
+        )
+    return name
+
+
+def check_person_name(path: str, name: str) -> str:
+    """A member's. Raises Invalid."""
+    if len(name) > PERSON_NAME_MAX or not _PERSON.fullmatch(name):
+        raise Invalid(
+            f"{path}: {name[:PERSON_NAME_MAX]!r} is not a user's name; a name has up to "
+            f"{PERSON_NAME_MAX} letters, digits, '-', '_', '.', '@' and '+', and begins and ends "
             "with a letter or digit"
         )
     return name

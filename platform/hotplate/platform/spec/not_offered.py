@@ -16,7 +16,3 @@ CANARY = (
     "version under a name of its own; an update needs none, since the old revision serves until "
     "the new one is ready"
 )
-BROWSER = (
-    "Hotplate does not offer login in a browser yet: run the line that 'hotplate up' printed, "
-    "bentoml cloud login --endpoint URL --api-token TOKEN"
-)

@@ -55,7 +55,7 @@ def _joined(row: DeploymentRow, latest: Revision, serving: Revision | None) -> D
         id=row.id,
         uid=row.uid,
         organization=organization_record(row.organization),
-        creator=user_record(row.creator),
+        creator=user_record(row.creator, row.organization),
         name=row.name,
         port=row.port,
         wanted=DesiredState(row.wanted),

@@ -1,6 +1,6 @@
 """The store: everything that the control plane must not forget.
 
-One `Database` (SQLite or PostgreSQL) lies under ten parts, each of which has one subject:
+One `Database` (SQLite or PostgreSQL) lies under its parts, each of which has one subject:
 `store.deployments.create(…)`. A part reads and writes its own rows (`tables`) in transactions and
 returns immutable `records`, never rows; `deployment_records` joins a deployment with its latest and
 its serving revision. A change of several subjects is still one transaction: a new deployment
@@ -27,8 +27,10 @@ from hotplate.platform.store.learnt import LearntValues
 from hotplate.platform.store.org_secrets import Secrets
 from hotplate.platform.store.quotas import Quotas
 from hotplate.platform.store.revisions import Revisions
+from hotplate.platform.store.sign_ins import SignIns
 from hotplate.platform.store.tables import utc_now
 from hotplate.platform.store.tasks import Tasks
+from hotplate.platform.store.tokens import Tokens
 from hotplate.platform.store.uploads import Uploads
 
 P = ParamSpec("P")
@@ -47,6 +49,8 @@ class Store:
         """The store closes the database. Without `keys` nobody can read its secrets later."""
         self.database = database
         self.identities = Identities(database)
+        self.tokens = Tokens(database)
+        self.sign_ins = SignIns(database, self.tokens)
         self.quotas = Quotas(database)
         self.secrets = Secrets(database, keys or KeysInMemory())
         self.artifacts = Artifacts(database)

@@ -36,7 +36,8 @@ class Quotas(StorePart):
     def organizations(self) -> list[str]:
         """The names of all."""
         with self._database.session() as session:
-            return list(session.scalars(select(OrganizationRow.name).order_by("name")))
+            query = select(OrganizationRow.name).where(OrganizationRow.deleted_at.is_(None))
+            return list(session.scalars(query.order_by("name")))
 
     def set(self, organization: str, changes: Mapping[str, float]) -> Quota:
         """Changes some of `LIMITS` (infinite = unlimited), `weight`, `priority`; the others stay.
@@ -111,10 +112,10 @@ def _others(session: Session, row: DeploymentRow) -> Amounts:
 
 
 def _organization(session: Session, name: str) -> OrganizationRow:
-    row = session.scalar(select(OrganizationRow).where(OrganizationRow.name == name))
+    query = select(OrganizationRow).where(OrganizationRow.name == name)
+    row = session.scalar(query.where(OrganizationRow.deleted_at.is_(None)))
     if row is None:
-        known = ", ".join(session.scalars(select(OrganizationRow.name).order_by("name"))) or "none"
-        raise NotFound(f"organization {name!r} does not exist (known: {known})")
+        raise NotFound(f"organization {name!r:.80} does not exist")
     return row
 
 

@@ -35,21 +35,48 @@ class RolloutOutcome(StrEnum):
     FAILED = "failed"
 
 
+class MemberRole(StrEnum):
+    """What a member may do in an organization; each may all that the ones after it may."""
+
+    ADMIN = "admin"
+    DEVELOPER = "developer"
+    ENDPOINT_USER = "endpoint-user"
+
+    def is_at_least(self, other: MemberRole) -> bool:
+        roles = list(MemberRole)
+        return roles.index(self) <= roles.index(other)
+
+
 @dataclass(frozen=True)
 class Organization:
     id: int
     uid: str
     name: str
     created_at: datetime
+    description: str = ""
 
 
 @dataclass(frozen=True)
 class User:
+    """A person, in the organization that they act for."""
+
     id: int
     uid: str
     name: str
     email: str
     organization: Organization
+
+
+@dataclass(frozen=True)
+class Member:
+    """A person's place in an organization."""
+
+    user: User
+    role: MemberRole
+    operator: bool
+    """Whether the person is an operator of the installation."""
+    last_seen_at: datetime | None
+    """When a token or sign-in of theirs was used last in this organization, to a minute."""
 
 
 @dataclass(frozen=True)
@@ -59,16 +86,37 @@ class Token:
     id: int
     uid: str
     user: User
+    """Its owner, or of an organization's own token its maker; with the token's organization."""
     name: str
     description: str
     scopes: tuple[str, ...]
     expires_at: datetime | None
     created_at: datetime
+    role: MemberRole = MemberRole.ADMIN
+    """Its owner's in that organization, or its own."""
+    is_organizations: bool = False
+    """Whether it belongs to the organization, and outlives its maker's membership."""
+    operator: bool = False
+    """Whether it has an operator's rights: its owner is one, and an operator has made it."""
+    last_used_at: datetime | None = None
+
+
+@dataclass(frozen=True)
+class SignIn:
+    """A browser that has signed in."""
+
+    user: User
+    role: MemberRole
+    expires_at: datetime
+    everywhere: bool
+    """Whether it is good for every organization of its user, since an operator let them in."""
+    operator: bool
+    scopes: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class EndpointTokens:
-    """What protected deployments of an organization take."""
+    """What a protected deployment takes."""
 
     digests: tuple[str, ...] = ()
     until: datetime | None = None

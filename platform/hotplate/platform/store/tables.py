@@ -73,6 +73,9 @@ class OrganizationRow(Table):
     id: Mapped[int] = mapped_column(primary_key=True)
     uid: Mapped[str] = mapped_column(default=new_uid)
     name: Mapped[str] = mapped_column(unique=True)
+    description: Mapped[str] = mapped_column(default="")
+    deleted_at: Mapped[datetime | None]
+    """Since when it is torn down: it is gone for everybody, but its deployments still end."""
     created_at: Mapped[datetime] = mapped_column(default=utc_now)
 
 
@@ -94,15 +97,36 @@ class QuotaRow(Table):
 
 
 class UserRow(Table):
+    """A person. Memberships say of which organizations."""
+
     __tablename__ = "users"
     __table_args__ = (UniqueConstraint("organization_id", "name"),)
     id: Mapped[int] = mapped_column(primary_key=True)
     uid: Mapped[str] = mapped_column(default=new_uid)
     organization_id: Mapped[int] = mapped_column(ForeignKey("organizations.id"))
-    name: Mapped[str]
+    """Where they came first, and act for when they sign in."""
+    name: Mapped[str] = mapped_column(index=True, unique=True)
     email: Mapped[str]
+    operator: Mapped[bool] = mapped_column(default=False)
     created_at: Mapped[datetime] = mapped_column(default=utc_now)
     organization: Mapped[OrganizationRow] = relationship(lazy="joined", innerjoin=True)
+
+
+class MembershipRow(Table):
+    __tablename__ = "memberships"
+    organization_id: Mapped[int] = mapped_column(
+        ForeignKey("organizations.id", ondelete="CASCADE"), primary_key=True
+    )
+    user_id: Mapped[int] = mapped_column(
+        ForeignKey("users.id", ondelete="CASCADE"), primary_key=True, index=True
+    )
+    role: Mapped[str]
+    email: Mapped[str] = mapped_column(default="")
+    """As this organization knows it: another one's word about a person is not shown here."""
+    last_seen_at: Mapped[datetime | None]
+    created_at: Mapped[datetime] = mapped_column(default=utc_now)
+    organization: Mapped[OrganizationRow] = relationship(lazy="joined")
+    user: Mapped[UserRow] = relationship(lazy="joined")
 
 
 class TokenRow(Table):
@@ -111,14 +135,52 @@ class TokenRow(Table):
     __tablename__ = "tokens"
     id: Mapped[int] = mapped_column(primary_key=True)
     uid: Mapped[str] = mapped_column(default=new_uid)
+    organization_id: Mapped[int] = mapped_column(
+        ForeignKey("organizations.id", ondelete="CASCADE"), index=True, nullable=True
+    )
+    """Null only until the control plane starts, in rows that an older one has added."""
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), index=True)
+    role: Mapped[str] = mapped_column(default="")
+    """Of a token that is the organization's own; empty = its owner's, while a member."""
+    operator: Mapped[bool] = mapped_column(default=False)
     name: Mapped[str]
     description: Mapped[str] = mapped_column(default="")
     digest: Mapped[str] = mapped_column(unique=True)
     scopes: Mapped[list[Any]]
     expires_at: Mapped[datetime | None]
+    last_used_at: Mapped[datetime | None]
     created_at: Mapped[datetime] = mapped_column(default=utc_now)
     user: Mapped[UserRow] = relationship(lazy="joined", innerjoin=True)
+    organization: Mapped[OrganizationRow] = relationship(lazy="joined", innerjoin=True)
+
+
+class SignInRow(Table):
+    """A browser that is signed in, or a link by which one may be; of either only the SHA-256."""
+
+    __tablename__ = "sign_ins"
+    digest: Mapped[str] = mapped_column(primary_key=True)
+    user_id: Mapped[int] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), index=True)
+    organization_id: Mapped[int] = mapped_column(ForeignKey("organizations.id", ondelete="CASCADE"))
+    token_id: Mapped[int | None] = mapped_column(ForeignKey("tokens.id", ondelete="CASCADE"))
+    """By which token it was made: it ends with it, and may no more."""
+    is_link: Mapped[bool]
+    """A link is good once; then it is gone and a browser's is there."""
+    everywhere: Mapped[bool] = mapped_column(default=False)
+    expires_at: Mapped[datetime]
+    created_at: Mapped[datetime] = mapped_column(default=utc_now)
+
+
+class LoginCodeRow(Table):
+    """`bentoml cloud login` in a browser: the code that the client waits with."""
+
+    __tablename__ = "login_codes"
+    digest: Mapped[str] = mapped_column(primary_key=True)
+    token_id: Mapped[int | None] = mapped_column(ForeignKey("tokens.id", ondelete="CASCADE"))
+    salt: Mapped[str] = mapped_column(default="")
+    """The new token's secret is made from it and the code, which only the client has."""
+    state: Mapped[str] = mapped_column(default="asked")
+    expires_at: Mapped[datetime]
+    created_at: Mapped[datetime] = mapped_column(default=utc_now)
 
 
 class KeyRow(Table):

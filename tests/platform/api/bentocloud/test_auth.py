@@ -8,8 +8,8 @@ from aiohttp import ClientSession, web
 from aiohttp.test_utils import TestServer
 
 from hotplate.platform.api.bentocloud.auth import answer_errors
-from hotplate.platform.store.identities import token_digest
 from hotplate.platform.store.parts import Store
+from hotplate.platform.store.tokens import token_digest
 from tests.support.control_plane.cloud import Cloud, Refused
 
 
@@ -30,14 +30,14 @@ async def test_a_call_without_a_good_token_is_unauthorized(cloud: Cloud, token: 
 
 async def test_an_expired_token_is_unauthorized(cloud: Cloud) -> None:
     yesterday = datetime.now(UTC) - timedelta(days=1)
-    cloud.store.identities.add_token(cloud.user.id, "old", "old-secret", expires_at=yesterday)
+    cloud.store.tokens.add_token(cloud.user, "old", "old-secret", expires_at=yesterday)
     cloud.http.headers["X-YATAI-API-TOKEN"] = "old-secret"
     with pytest.raises(Refused, match="401"):
         await cloud.call("GET", "/api/v1/auth/current")
 
 
 async def test_a_token_for_callers_of_deployments_is_forbidden(cloud: Cloud) -> None:
-    cloud.store.identities.add_token(cloud.user.id, "callers", "call", scopes=["endpoint"])
+    cloud.store.tokens.add_token(cloud.user, "callers", "call", scopes=["endpoint"])
     cloud.http.headers["X-YATAI-API-TOKEN"] = "call"
     for method, path in (
         ("GET", "/api/v1/auth/current"),
@@ -49,9 +49,7 @@ async def test_a_token_for_callers_of_deployments_is_forbidden(cloud: Cloud) -> 
 
 
 async def test_a_token_without_the_api_scope_is_forbidden(cloud: Cloud) -> None:
-    cloud.store.identities.add_token(
-        cloud.user.id, "narrow", "narrow", scopes=["read_organization"]
-    )
+    cloud.store.tokens.add_token(cloud.user, "narrow", "narrow", scopes=["metrics"])
     cloud.http.headers["X-YATAI-API-TOKEN"] = "narrow"
     with pytest.raises(Refused, match="403"):
         await cloud.call("GET", "/api/v1/auth/current")
@@ -86,9 +84,7 @@ async def test_a_bug_is_a_plain_500() -> None:
 
 
 def test_of_a_token_only_its_digest_is_stored(store: Store, tmp_path: Path) -> None:
-    secret = store.identities.add_token(
-        store.identities.ensure_user("acme", "ada", "").id, "laptop"
-    )
+    secret = store.tokens.add_token(store.identities.ensure_user("acme", "ada", ""), "laptop")
     kept = b"".join(path.read_bytes() for path in tmp_path.glob("hotplate.db*"))
     assert token_digest(secret).encode() in kept
     assert secret.encode() not in kept

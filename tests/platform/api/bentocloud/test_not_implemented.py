@@ -26,17 +26,6 @@ async def test_who_is_not_logged_in_learns_that_first(cloud: Cloud) -> None:
         await cloud.call("GET", "/api/v1/org_secrets")
 
 
-async def test_a_login_in_a_browser_ends_at_a_token_that_is_none(cloud: Cloud) -> None:
-    cloud.http.headers.clear()
-    code = (await cloud.call("GET", "/api/v1/auth/code"))["code"]
-    async with cloud.http.get("/api_tokens", params={"code": code}) as page:
-        assert await page.text() == f"{not_offered.BROWSER}\n"
-    token = (await cloud.call("GET", f"/api/v1/auth/token?code={code}"))["token"]
-    cloud.http.headers["X-YATAI-API-TOKEN"] = token
-    with pytest.raises(Refused, match="401"):
-        await cloud.call("GET", "/api/v1/auth/current")
-
-
 async def test_a_bento_of_a_code_space_is_refused_before_anything_is_kept(cloud: Cloud) -> None:
     with pytest.raises(Refused) as refused:
         await cloud.register("bento", "echo", "v1", MANIFEST | {"dev": True})

@@ -16,7 +16,7 @@ from hotplate.platform.api.web.settings import ApiSettings
 from hotplate.platform.application import make_app
 from hotplate.platform.processes.event_log import EventLog
 from hotplate.platform.store.parts import Store
-from tests.support.control_plane.cloud import Cloud
+from tests.support.control_plane.cloud import Cloud, Refused
 from tests.support.control_plane.controller_fake import FakeController
 
 
@@ -40,7 +40,7 @@ async def cloud(
         unwalled="no namespaces",
     )
     app.add_routes(pages.routes())
-    async with TestServer(app) as server, Cloud(server, store) as cloud:
+    async with TestServer(app) as server, Cloud(server, store, operator=True) as cloud:
         yield cloud
         await controller.settled()
 
@@ -79,3 +79,13 @@ async def test_another_organizations_events_are_not_shown(cloud: Cloud, store: S
     await cloud.call("POST", "/api/v2/deployments", {"name": "chat", "bento": "echo:v1"})
     async with Cloud(cloud.server, store, "other") as other:
         assert await other.call("GET", "/api/v1/hotplate/events") == []
+
+
+async def test_what_happens_to_the_platform_is_the_operators(
+    cloud: Cloud, events: EventLog
+) -> None:
+    events.add("AgentLost", "the agent does not answer")
+    async with Cloud(cloud.server, cloud.store, "rival", name="eve") as eve:
+        assert await eve.call("GET", "/api/v1/hotplate/events") == []
+        with pytest.raises(Refused, match=r"403.*needs an operator"):
+            await eve.call("GET", "/api/v1/hotplate/platform")

@@ -75,7 +75,7 @@ async def opened(
     listener = ApiListener(app, limits)
     user = store.identities.ensure_user("acme", "ada", "ada@example.com")
     port = await listener.start("127.0.0.1", 0)
-    door = Door(port, store.identities.add_token(user.id, "laptop"))
+    door = Door(port, store.tokens.add_token(user, "laptop"))
     try:
         yield door
     finally:

@@ -132,8 +132,8 @@ def test_a_quota_is_kept_by_the_store_and_changed_in_parts(store: Store) -> None
 async def test_the_operator_sets_quotas_and_others_see_their_own(
     store: Store, cloud: Cloud, controller: FakeController, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    admin = store.identities.add_token(
-        store.identities.ensure_user(ORGANIZATION, ADMIN, "a@localhost").id, "admin"
+    admin = store.tokens.add_token(
+        store.identities.ensure_user(ORGANIZATION, ADMIN, "a@localhost"), "admin"
     )
     endpoint = str(cloud.server.make_url("/"))
 

@@ -1,35 +1,60 @@
-"""The caller of a request, by its token; and the two questions that the client asks at login."""
+"""The caller of a request, by its token or its browser's sign-in; and what the client asks at
+login."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import NoReturn
 
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
 from hotplate.cache.errors import CacheError
 from hotplate.deploy.errors import DeployError
+from hotplate.machine.access.proxies import client_address
 from hotplate.machine.access.quiet_connection import CALLERS_FAULT
 from hotplate.platform.api.bentocloud import views
-from hotplate.platform.api.bentocloud.not_implemented import WITHOUT_TOKEN
 from hotplate.platform.api.web import http_errors
+from hotplate.platform.api.web.access import Access, check, need
 from hotplate.platform.api.web.connection import malformed
-from hotplate.platform.api.web.requests import CALLER, Handler, caller, organization
-from hotplate.platform.errors import Forbidden, PlatformError, Unauthorized
-from hotplate.platform.store.identities import API, ENDPOINT, Identities
+from hotplate.platform.api.web.requests import ACCESS, Handler, caller, organization
+from hotplate.platform.api.web.tries import WrongTries
+from hotplate.platform.errors import (
+    Forbidden,
+    NotFound,
+    PlatformError,
+    StoreFailed,
+    TooManyTries,
+    Unauthorized,
+)
+from hotplate.platform.store.parts import Store
+from hotplate.platform.store.records import MemberRole, Token, User
 
 TOKEN_HEADER = "X-YATAI-API-TOKEN"
+ORGANIZATION_HEADER = "X-Hotplate-Organization"
+"""For which organization a caller acts that may act for several."""
+COOKIE = "hotplate_sign_in"
 GUARDED = ("/api/", "/ws/")
 """What paths begin with that need a token."""
+WITHOUT_TOKEN = ("/api/v1/auth/code", "/api/v1/auth/token")
+"""A login asks these, before it has one."""
+USE_S = 60.0
+"""How exactly it is kept when a token was used last."""
 
 logger = logging.getLogger("hotplate.api")
 
 
 class Auth:
-    """Finds the user of a request by its token; refuses a request that needs one and has none."""
+    """Finds the caller of a request; refuses a request that may not be answered."""
 
-    def __init__(self, identities: Identities) -> None:
-        self._identities = identities
+    def __init__(self, store: Store, trusted_proxies: tuple[str, ...] = ()) -> None:
+        self._store = store
+        self._trusted_proxies = trusted_proxies
+        self._tries = WrongTries()
+        self._noting: set[asyncio.Task[None]] = set()
 
     def routes(self) -> list[web.RouteDef]:
         return [
@@ -42,7 +67,7 @@ class Auth:
         return web.json_response(views.user(caller(request)))
 
     async def current_organization(self, request: web.Request) -> web.Response:
-        """`GET /api/v1/current_org`: the organization of the token's user."""
+        """`GET /api/v1/current_org`: the organization for which the caller acts."""
         return web.json_response(views.organization(organization(request)))
 
     def middleware(self) -> Middleware:
@@ -52,25 +77,124 @@ class Auth:
         async def authenticate(request: web.Request, handler: Handler) -> web.StreamResponse:
             if request.path.startswith(GUARDED) and request.path not in WITHOUT_TOKEN:
                 await self.admit(request)
+                self._check(request)
             return await handler(request)
 
         return authenticate
 
-    async def admit(self, request: web.Request) -> None:
-        """Note whose token the request has. Raises Unauthorized and Forbidden."""
+    async def admit(self, request: web.Request) -> Access:
+        """Note who calls. Raises Unauthorized, TooManyTries, Forbidden and NotFound."""
+        if request.headers.get(TOKEN_HEADER) or COOKIE not in request.cookies:
+            found = await self._by_token(request)
+        else:
+            found = await self._by_sign_in(request)
+        request[ACCESS] = found = await self._acting(request, found)
+        return found
+
+    def address(self, request: web.Request) -> str:
+        """From where the request came."""
+        return client_address(request.remote or "", request.headers, self._trusted_proxies)
+
+    def refuse(self, request: web.Request, refusal: Unauthorized) -> NoReturn:
+        """Counts a wrong token, code or link. Raises the refusal, or TooManyTries."""
+        address = self.address(request)
+        if (wait_s := self._tries.wrong(address, asyncio.get_running_loop().time())) is not None:
+            raise TooManyTries(address, wait_s) from refusal
+        raise refusal
+
+    def _check(self, request: web.Request) -> None:
+        """Raises Forbidden where the caller may not make this call."""
+        resource = request.match_info.route.resource
+        if resource is None:  # there is no such path or method, which is what is answered
+            return
+        needed = need(request.method, resource.canonical)
+        if needed is None:
+            raise Forbidden(f"{request.path}: nobody may call this")
+        check(request[ACCESS], needed)
+
+    async def _by_token(self, request: web.Request) -> Access:
         secret = request.headers.get(TOKEN_HEADER, "")
         if not secret:
             raise Unauthorized(f"the header {TOKEN_HEADER} with an API token is missing")
-        known = secret.isascii()  # the store keeps text, and any bytes may come
-        token = await self._identities.run(self._identities.find_token, secret) if known else None
+        token = await self.token(secret)
         if token is None:
-            raise Unauthorized("the API token is unknown or expired; log in with another")
-        if API not in token.scopes:
-            raise Forbidden(
-                f"token {token.name!r} lacks the scope {API!r}; use one that has it"
-                + (", this is for callers of deployments" if ENDPOINT in token.scopes else "")
+            self.refuse(
+                request, Unauthorized("the API token is unknown or expired; log in with another")
             )
-        request[CALLER] = token.user
+        return Access(
+            token.user,
+            token.role,
+            token.scopes,
+            operator=token.operator,
+            token=token.name,
+            token_id=token.id,
+            everywhere=token.operator,
+        )
+
+    async def token(self, secret: str) -> Token | None:
+        """The token with that secret, which counts as used now; None = there is none."""
+        if not secret.isascii():  # the store keeps text, and any bytes may come
+            return None
+        token = await self._store.run(self._store.tokens.find_token, secret)
+        now = datetime.now(UTC)
+        if token is not None and (
+            token.last_used_at is None or (now - token.last_used_at).total_seconds() >= USE_S
+        ):
+            # Nobody waits for it, and it fails where nothing can be written.
+            noting = asyncio.create_task(self._note_use(token, now))
+            self._noting.add(noting)
+            noting.add_done_callback(self._noting.discard)
+        return token
+
+    async def _note_use(self, token: Token, now: datetime) -> None:
+        try:
+            await self._store.run(self._store.tokens.used, now, [token.id])
+            if not token.is_organizations:
+                user = token.user
+                seen = self._store.identities.seen
+                await self._store.run(seen, user.id, user.organization.id, now)
+        except StoreFailed as error:
+            logger.warning("it is not kept that token %r was used: %s", token.name, error)
+
+    async def _by_sign_in(self, request: web.Request) -> Access:
+        secret = request.cookies[COOKIE]
+        changes = request.method not in ("GET", "HEAD") or request.path.startswith("/ws/")
+        # That it is ours is checked for every request; here a browser must have said so.
+        if changes and "Origin" not in request.headers:
+            raise Forbidden("a request with a sign-in needs the header Origin of one of our pages")
+        known = secret.isascii()
+        found = await self._store.run(self._store.sign_ins.find, secret) if known else None
+        if found is None:
+            self.refuse(
+                request, Unauthorized("the sign-in is unknown or has expired; sign in again")
+            )
+        return Access(
+            found.user,
+            found.role,
+            found.scopes,
+            operator=found.operator,
+            everywhere=found.everywhere,
+        )
+
+    async def _acting(self, request: web.Request, found: Access) -> Access:
+        """For the organization that the request names, if the caller may. Raises NotFound, as if
+        another one did not exist."""
+        named = request.headers.get(ORGANIZATION_HEADER, "")
+        user = found.user
+        if not named or named == user.organization.name:
+            return found
+        role = MemberRole.ADMIN
+        if not found.everywhere or not named.isascii():
+            raise NotFound(f"organization {named!r:.80} does not exist")
+        tenant = await self._store.run(self._store.identities.organization, named)
+        if not found.operator:
+            try:
+                member = await self._store.run(self._store.identities.member, tenant, user.name)
+            except NotFound:
+                raise NotFound(f"organization {named!r:.80} does not exist") from None
+            role, user = member.role, member.user
+        acting = User(user.id, user.uid, user.name, user.email, tenant)
+        return replace(found, user=acting, role=role)
 
 
 @web.middleware

@@ -1,33 +1,31 @@
-"""Tokens that users make: for the API, or for callers of protected deployments.
+"""Tokens that users make: for the API, for callers of protected deployments, for metrics.
 
-One that callers send to a deployment is good for nothing else, so who gets hold of a call cannot
-deploy; one of the API is refused by deployments, so that nobody sends it there.
+Admins see all tokens of their organization and may end them; everybody else sees and ends their
+own. A token never has more rights than its owner has at the moment that it is used; one of the
+organization itself has a role of its own, which is not above its maker's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from aiohttp import web
 
 from hotplate.platform.api.bentocloud import views
-from hotplate.platform.api.web.requests import body, caller, organization, query_number
+from hotplate.platform.api.web.requests import access, body, caller, organization, query_number
 from hotplate.platform.controller.interface import ControllerApi
-from hotplate.platform.errors import Conflict, Invalid
+from hotplate.platform.errors import Conflict, Forbidden, Invalid, NotFound
 from hotplate.platform.spec.fields import Fields, suggestion
-from hotplate.platform.store.identities import (
-    ADMIN,
-    API,
-    CALLERS,
-    ENDPOINT,
-    Identities,
-    is_operator,
+from hotplate.platform.spec.scopes import (
+    OF_API,
+    allows,
+    checked_scopes,
+    is_for_endpoints,
 )
+from hotplate.platform.store.identities import ADMIN, ORGANIZATION
+from hotplate.platform.store.records import MemberRole, Token
+from hotplate.platform.store.tokens import KEPT, TokenDraft, Tokens
 
-GIVEN = (API, ENDPOINT)
-NOT_YET = ("read_organization", "write_organization", "read_cluster", "write_cluster")
-"""BentoCloud's others, which nothing would heed."""
 NAME_CHARACTERS = 200
 PAGE = 100
 
@@ -35,8 +33,8 @@ PAGE = 100
 class TokenRoutes:
     """`/api/v1/api_tokens`: tokens of the caller's organization; secrets are shown once."""
 
-    def __init__(self, identities: Identities, controller: ControllerApi) -> None:
-        self._identities = identities
+    def __init__(self, tokens: Tokens, controller: ControllerApi) -> None:
+        self._tokens = tokens
         self._controller = controller
 
     def routes(self) -> list[web.RouteDef]:
@@ -49,66 +47,106 @@ class TokenRoutes:
         ]
 
     async def list_all(self, request: web.Request) -> web.Response:
-        """`GET`: all tokens of the organization, newest first, without their secrets."""
+        """`GET`: the tokens that the caller may see, newest first, without their secrets."""
         start, count = query_number(request, "start", 0), query_number(request, "count", PAGE)
         search = request.query.get("search", "")
-        tokens = await self._identities.run(self._identities.tokens, organization(request).id)
-        found = [views.token(token) for token in tokens if search in token.name]
-        return web.json_response(views.listed(found[start : start + count], start, len(found)))
+        tokens = await self._tokens.run(self._tokens.tokens, organization(request).id)
+        found = [token for token in tokens if search in token.name and _is_seen(request, token)]
+        shown = [views.token(token) for token in found[start : start + count]]
+        return web.json_response(views.listed(shown, start, len(found)))
 
     async def create(self, request: web.Request) -> web.Response:
-        """The answer is the only one with the token itself."""
-        fields, user = await body(request), caller(request)
-        name, scopes = fields.text("name"), _scopes(fields)
-        if len(name) > NAME_CHARACTERS:
-            raise Invalid(f"name: it has {len(name)} characters, {NAME_CHARACTERS} are the most")
-        token, secret = await self._identities.run(
-            self._identities.make_token,
-            user,
-            name,
-            scopes,
-            fields.text("description", ""),
-            _expiry(fields),
+        """The answer is the only one with the token itself. `service` (true) makes it the
+        organization's own, with the `role` given."""
+        fields = await body(request)
+        token, secret = await self._tokens.run(
+            self._tokens.make_token, caller(request), _draft(request, fields)
         )
-        self._controller.tokens_changed(user.organization.id)
+        self._controller.tokens_changed(organization(request).id)
         return web.json_response(views.token(token) | {"token": secret})
 
     async def get(self, request: web.Request) -> web.Response:
         """`GET /{uid}`: one token, without its secret. Raises NotFound."""
-        uid = request.match_info["uid"]
-        token = await self._identities.run(self._identities.token, organization(request).id, uid)
-        return web.json_response(views.token(token))
+        return web.json_response(views.token(await self._named(request)))
 
     async def delete(self, request: web.Request) -> web.Response:
         """`DELETE /{uid}`: the token is good for nothing from now on. Raises NotFound, Conflict."""
-        tenant, uid = organization(request), request.match_info["uid"]
-        token = await self._identities.run(self._identities.token, tenant.id, uid)
-        if is_operator(token.user) and token.name in (ADMIN, CALLERS):
+        token = await self._named(request)
+        of_operator = (token.user.organization.name, token.user.name) == (ORGANIZATION, ADMIN)
+        if of_operator and token.operator and token.name in (ADMIN, *KEPT):
             raise Conflict(
                 f"token {token.name!r}: it is kept in the data directory of 'hotplate up' and "
                 "would be back with its next start; write another into its file before that"
             )
-        await self._identities.run(self._identities.revoke_token, tenant.id, uid)
+        tenant = organization(request)
+        await self._tokens.run(self._tokens.revoke_token, tenant.id, token.uid)
         self._controller.tokens_changed(tenant.id)
         return web.json_response(views.token(token))
 
+    async def _named(self, request: web.Request) -> Token:
+        uid = request.match_info["uid"]
+        token = await self._tokens.run(self._tokens.token, organization(request).id, uid)
+        if not _is_seen(request, token):
+            raise NotFound(f"token {uid!r:.80} does not exist in this organization")
+        return token
 
-def _scopes(fields: Fields) -> Sequence[str]:
-    scopes = fields.texts("scopes") or [API]
-    for index, scope in enumerate(scopes):
-        if scope in NOT_YET:
-            raise Invalid(
-                f"scopes[{index}]: {scope!r} is not offered yet; a token is for everything in its "
-                f"organization ({API!r}) or for calls of its protected deployments ({ENDPOINT!r})"
-            )
-        if scope not in GIVEN:
-            raise Invalid(f"scopes[{index}]: there is no {scope!r:.80}{suggestion(scope, GIVEN)}")
-    if len(set(scopes)) > 1:
-        raise Invalid(
-            f"scopes: a token is for {API!r} or for {ENDPOINT!r}, since whoever gets hold of a "
-            "call must not be able to deploy; make two"
+
+def _is_seen(request: web.Request, token: Token) -> bool:
+    found = access(request)
+    admin = found.operator or found.role is MemberRole.ADMIN
+    return admin or (token.user.id == found.user.id and not token.is_organizations)
+
+
+def _draft(request: web.Request, fields: Fields) -> TokenDraft:
+    """Raises Invalid, and Forbidden for rights that the caller does not have."""
+    found, name = access(request), fields.text("name")
+    if len(name) > NAME_CHARACTERS:
+        raise Invalid(f"name: it has {len(name)} characters, {NAME_CHARACTERS} are the most")
+    scopes = checked_scopes(fields.texts("scopes"))
+    role = found.role if not found.operator else MemberRole.ADMIN
+    if role is MemberRole.ENDPOINT_USER and not all(map(is_for_endpoints, scopes)):
+        raise Forbidden(
+            f"scopes: a token of {', '.join(scopes)!r} needs the role "
+            f"{MemberRole.DEVELOPER.value!r} in organization {found.user.organization.name!r}; "
+            f"as {role.value!r} you make tokens of the scope 'endpoint'"
         )
-    return scopes[:1]
+    for scope in scopes:
+        wide = OF_API if scope == "api" else (scope,) if scope in OF_API else ()
+        if missing := [one for one in wide if not allows(found.scopes, one)]:
+            raise Forbidden(
+                f"scopes: this token lacks {', '.join(missing)} itself, so it cannot make one of "
+                f"the scope {scope!r}; use one of the scope 'api'"
+            )
+    return TokenDraft(
+        name,
+        scopes,
+        fields.text("description", ""),
+        _expiry(fields),
+        service_role=_service_role(fields, role),
+        operator=found.operator and not fields.flag("service"),
+    )
+
+
+def _service_role(fields: Fields, own: MemberRole) -> MemberRole | None:
+    """Of a token that is the organization's own; None = it is the caller's."""
+    if not fields.flag("service"):
+        if fields.has("role"):
+            raise Invalid("role: only a token of the organization (service) has a role of its own")
+        return None
+    if own is not MemberRole.ADMIN:
+        raise Forbidden(
+            "service: a token of the organization needs the role 'admin'; ask one of its admins"
+        )
+    return member_role(fields)
+
+
+def member_role(fields: Fields) -> MemberRole:
+    """The `role` given. Raises Invalid, with the nearest one."""
+    text = fields.text("role")
+    roles = [role.value for role in MemberRole]
+    if text not in roles:
+        raise Invalid(f"{fields.at('role')}: there is no {text!r:.80}{suggestion(text, roles)}")
+    return MemberRole(text)
 
 
 def _expiry(fields: Fields) -> datetime | None:

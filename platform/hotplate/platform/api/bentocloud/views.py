@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from hotplate.platform.spec.reason_note import with_reason
-from hotplate.platform.store.identities import API
+from hotplate.platform.spec.scopes import OF_API, allows
 from hotplate.platform.store.records import (
     Artifact,
     Deployment,
@@ -45,7 +45,7 @@ def organization(organization: Organization) -> Json:
     """An organization as BentoCloud's JSON."""
     created = organization.created_at
     head = _resource("organization", organization.uid, organization.name, created, created)
-    return head | {"description": ""}
+    return head | {"description": organization.description}
 
 
 def token(token: Token) -> Json:
@@ -58,11 +58,10 @@ def token(token: Token) -> Json:
         "user": user(token.user),
         "organization": organization(token.user.organization),
         "expired_at": _moment(ends),
-        # When one was used is not written down.
-        "last_used_at": None,
+        "last_used_at": _moment(token.last_used_at),
         "is_expired": ends is not None and ends <= datetime.now(UTC),
-        "is_api_token": API in token.scopes,
-        "is_organization_token": False,
+        "is_api_token": any(allows(token.scopes, scope) for scope in OF_API),
+        "is_organization_token": token.is_organizations,
         "is_global_access": False,
     }
 

@@ -14,7 +14,7 @@ from aiohttp import web
 
 from hotplate.deploy.engine import Node
 from hotplate.platform.api.hotplate.deployments import plain
-from hotplate.platform.api.web.requests import organization, query_number
+from hotplate.platform.api.web.requests import access, organization, query_number
 from hotplate.platform.processes.event_log import EventLog
 from hotplate.platform.store.history import History
 
@@ -71,10 +71,11 @@ class OverviewRoutes:
         )
 
     async def events(self, request: web.Request) -> web.Response:
-        """What happened to the platform and to every deployment of the caller's, newest first."""
+        """What happened to every deployment of the caller's, newest first; an operator also sees
+        what happened to the platform."""
         limit = query_number(request, "count", 100)
         mine = organization(request).id
         of_deployments = await self._history.run(self._history.events_of_all, mine, limit)
-        found = [*of_deployments, *self._events.events(limit)]
+        found = [*of_deployments, *(self._events.events(limit) if access(request).operator else ())]
         found.sort(key=lambda event: event.at, reverse=True)
         return web.json_response(plain(found[:limit]))

@@ -9,11 +9,10 @@ from aiohttp import web
 
 from hotplate.autoscaler.sharing.allocation import Quota
 from hotplate.autoscaler.sharing.amounts import Amounts
-from hotplate.platform.api.web.requests import body, caller
+from hotplate.platform.api.web.requests import access, body, caller
 from hotplate.platform.controller.interface import ControllerApi
-from hotplate.platform.errors import Forbidden, Invalid
+from hotplate.platform.errors import Invalid, NotFound
 from hotplate.platform.spec.fields import Fields, suggestion
-from hotplate.platform.store.identities import is_operator
 from hotplate.platform.store.quotas import LIMITS, Quotas
 
 WEIGHT_MOST = 1e6
@@ -40,24 +39,20 @@ class QuotaRoutes:
     async def list_all(self, request: web.Request) -> web.Response:
         """`GET`: the quotas that the caller may see, with what each organization uses now."""
         names = [caller(request).organization.name]
-        if is_operator(caller(request)):
+        if access(request).operator:
             names = await self._quotas.run(self._quotas.organizations)
         return web.json_response([await self._shown(name) for name in names])
 
     async def get(self, request: web.Request) -> web.Response:
-        """`GET /{organization}`: its quota and what it uses now. Raises Forbidden, NotFound."""
-        name, user = request.match_info["organization"], caller(request)
-        if name != user.organization.name and not is_operator(user):
-            raise Forbidden(
-                f"organization {name!r} is not yours ({user.organization.name!r}): "
-                "only the operator of this installation sees others"
-            )
+        """`GET /{organization}`: its quota and what it uses now. Raises NotFound, for another's as
+        for one that does not exist."""
+        name = request.match_info["organization"]
+        if name != caller(request).organization.name and not access(request).operator:
+            raise NotFound(f"organization {name!r:.80} does not exist")
         return web.json_response(await self._shown(name))
 
     async def change(self, request: web.Request) -> web.Response:
         """Members that are not there stay as they are; null = unlimited."""
-        if not is_operator(caller(request)):
-            raise Forbidden("only the operator of this installation sets quotas")
         name = request.match_info["organization"]
         changes = _changes(await body(request))
         await self._quotas.run(self._quotas.set, name, changes)

@@ -22,11 +22,13 @@ from hotplate.platform.errors import (
     SecretsUnreadable,
     StillUnpacking,
     StoreFailed,
+    TooManyTries,
     Unauthorized,
 )
 
 STATUSES: dict[type[Exception], int] = {
     Unauthorized: 401,
+    TooManyTries: 429,
     Forbidden: 403,
     NotFound: 404,
     Conflict: 409,

@@ -10,13 +10,14 @@ from datetime import UTC, datetime
 
 from aiohttp import web
 
+from hotplate.platform.api.web.access import Access
 from hotplate.platform.errors import BodySlow, Invalid
 from hotplate.platform.spec.fields import Fields
 from hotplate.platform.store.records import Organization, User
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-CALLER = web.RequestKey("caller", User)
+ACCESS = web.RequestKey("access", Access)
 """Set by the authentication for every path under `/api/` and `/ws/`."""
 
 COUNT_MAX = 1000
@@ -24,14 +25,19 @@ BODY_S = web.AppKey("body_s", float)
 """How long a JSON body may take to arrive."""
 
 
+def access(request: web.Request) -> Access:
+    """What the caller may do, and for whom."""
+    return request[ACCESS]
+
+
 def caller(request: web.Request) -> User:
     """The user whose token the request has."""
-    return request[CALLER]
+    return request[ACCESS].user
 
 
 def organization(request: web.Request) -> Organization:
     """The tenant that the caller acts for: every query is about it alone."""
-    return request[CALLER].organization
+    return request[ACCESS].user.organization
 
 
 async def body(request: web.Request) -> Fields:

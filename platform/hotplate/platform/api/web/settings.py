@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from aiohttp import web
+
 from hotplate.cache.origins.hubs import Hubs
 from hotplate.cache.tarballs.archive_limits import ArchiveLimits
 from hotplate.machine.access.own_hosts import OwnHosts
+from hotplate.machine.access.proxies import public_origin
 
 
 @dataclass(frozen=True)
@@ -19,6 +22,10 @@ class ApiSettings:
     """Of those URLs: https where the gateway has a certificate."""
     own: OwnHosts = field(default_factory=OwnHosts)
     """By which names callers reach us."""
+    public_url: str = ""
+    """By which the world reaches the API; empty = as each caller did."""
+    trusted_proxies: tuple[str, ...] = ()
+    """Addresses and networks of proxies whose word on callers is believed."""
     cluster: str = "default"
     """What the client calls cluster: the name of this installation in its answers."""
     outcome_wait_s: float = 20.0
@@ -47,6 +54,17 @@ class ApiSettings:
     """Where models of bentos may stay."""
     archive: ArchiveLimits = field(default_factory=ArchiveLimits)
     """What one uploaded tar may hold."""
+
+    def origin(self, request: web.Request) -> str:
+        """`scheme://host[:port]` of the API for the caller of a request."""
+        return public_origin(
+            request.scheme,
+            request.host,
+            request.remote or "",
+            request.headers,
+            self.trusted_proxies,
+            self.public_url,
+        )
 
     def __post_init__(self) -> None:
         for name in ("outcome_wait_s", "unpack_wait_s"):

@@ -42,11 +42,11 @@ class Transfers:
         return [web.put(PATH + "{link}", self.put), web.get(PATH + "{link}", self.get)]
 
     async def url(self, request: web.Request, action: str, subject: str, part: int = 0) -> str:
-        """A URL on the address at which the caller reached us."""
+        """A URL on the address by which the caller reaches us."""
         expires_at = datetime.now(UTC).timestamp() + self._settings.link_life_s
         key = await self._store.run(self._store.identities.key, KEY)
         link = sign(SignedLink(action, subject, part, expires_at), key)
-        return f"{request.scheme}://{request.host}{PATH}{link}"
+        return f"{self._settings.origin(request)}{PATH}{link}"
 
     async def put(self, request: web.Request) -> web.Response:
         """One part. The client needs its `ETag` and hands it back when all parts are there."""
