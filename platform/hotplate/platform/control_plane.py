@@ -107,7 +107,7 @@ async def serve(
     await end_builds(data)
     agent = AgentClient(agent_url, data.secret("cluster-token"))
     store.tokens.adopt()
-    store.identities.finish_deletions()
+    store.organizations.finish_deletions()
     keep_token(store, ADMIN, data.secret("admin-token"), API)
     keep_token(store, CALLERS, data.secret("endpoint-token"), ENDPOINT)
     hubs = Hubs(settings.model_endpoints, own_hub(environ))

@@ -190,7 +190,7 @@ class Reconciler:
         await self._recorder.flush()  # else it would be written after this
         await self._store.run(self._store.learnt.forget, state.memory_prefix)
         await self._store.run(self._store.deployments.forget, deployment.id)
-        await self._store.run(self._store.identities.finish_deletions)
+        await self._store.run(self._store.organizations.finish_deletions)
         self._states.forget(deployment.id)
         name = public_name(deployment)
         if all(public_name(other.deployment) != name for other in self._states):

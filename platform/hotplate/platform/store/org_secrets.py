@@ -355,7 +355,7 @@ def _records(session: Session, rows: Sequence[SecretRow]) -> list[Secret]:
             id=row.id,
             uid=row.uid,
             organization=organization_record(row.organization),
-            creator=user_record(row.creator),
+            creator=user_record(row.creator, row.organization),
             name=row.name,
             description=row.description,
             content=_content(row, values[row.id]),

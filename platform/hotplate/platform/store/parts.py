@@ -25,6 +25,7 @@ from hotplate.platform.store.identities import Identities
 from hotplate.platform.store.keyring import KeysInMemory, KeySource
 from hotplate.platform.store.learnt import LearntValues
 from hotplate.platform.store.org_secrets import Secrets
+from hotplate.platform.store.organizations import Organizations
 from hotplate.platform.store.quotas import Quotas
 from hotplate.platform.store.revisions import Revisions
 from hotplate.platform.store.sign_ins import SignIns
@@ -49,6 +50,7 @@ class Store:
         """The store closes the database. Without `keys` nobody can read its secrets later."""
         self.database = database
         self.identities = Identities(database)
+        self.organizations = Organizations(database)
         self.tokens = Tokens(database)
         self.sign_ins = SignIns(database, self.tokens)
         self.quotas = Quotas(database)

@@ -68,7 +68,7 @@ class User:
 
 
 @dataclass(frozen=True)
-class Member:
+class Membership:
     """A person's place in an organization."""
 
     user: User

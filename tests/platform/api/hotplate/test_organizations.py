@@ -57,7 +57,7 @@ async def test_one_with_deployments_goes_by_force_only_and_leaves_nothing(
     await cloud.deploy()
     with pytest.raises(Refused, match=r"409.*has deployments \('echo'\)"):
         await operator.call("DELETE", f"{ROOT}/acme")
-    (ending,) = store.identities.delete("acme", force=True)  # a controller that is slow
+    (ending,) = store.organizations.delete("acme", force=True)  # a controller that is slow
     for path, said in ((f"{ROOT}/acme", "404"), ("/api/v1/hotplate/quotas/acme", "404")):
         with pytest.raises(Refused, match=said):
             await operator.call("GET", path)
@@ -65,11 +65,11 @@ async def test_one_with_deployments_goes_by_force_only_and_leaves_nothing(
         await cloud.call("GET", "/api/v1/current_org")
     with pytest.raises(Refused, match=r"409.*is still being deleted"):
         await operator.call("POST", ROOT, {"name": "acme"})
-    store.identities.finish_deletions()
+    store.organizations.finish_deletions()
     assert store.deployments.served_organizations() == ["acme"], "it still ends"
     controller.poke(ending)
     await controller.settled()
-    store.identities.finish_deletions()
+    store.organizations.finish_deletions()
     made = await operator.call("POST", ROOT, {"name": "acme"})
     assert (made["members"], made["deployments"]) == (0, 0)
     async with Cloud(cloud.server, store, name="eve") as eve:
@@ -132,7 +132,7 @@ async def test_a_personal_token_ends_with_the_membership_and_a_service_s_does_no
 
 
 async def test_another_organization_does_not_exist(cloud: Cloud, store: Store) -> None:
-    store.identities.create("rival")
+    store.organizations.create("rival")
     for path in (f"{ROOT}/rival", f"{ROOT}/rival/members", "/api/v1/hotplate/quotas/rival"):
         with pytest.raises(Refused, match=r"404.*organization 'rival' does not exist"):
             await cloud.call("GET", path)
@@ -160,7 +160,7 @@ async def test_an_admin_of_one_organization_does_not_reach_another_by_a_common_m
     (bob, *_), _ = [
         [
             m
-            for m in store.identities.members(store.identities.organization(of).id)
+            for m in store.identities.members(store.organizations.organization(of).id)
             if m.user.name == "bob"
         ]
         for of in ("rival", "acme")

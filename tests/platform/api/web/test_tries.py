@@ -17,10 +17,12 @@ def test_ten_in_a_minute_are_answered_and_the_next_when_the_first_is_a_minute_ol
 
 
 def test_addresses_are_remembered_up_to_a_number() -> None:
-    tries = WrongTries()
-    for number in range(ADDRESSES * 2):
+    tries = WrongTries(most=1)
+    for number in range(ADDRESSES):
         tries.wrong(str(number), 0.0)
-    assert len(tries._tries) == ADDRESSES
+    assert tries.wrong("0", 1.0) == 59
+    tries.wrong("one more", 1.0)
+    assert tries.wrong("1", 1.0) is None, "the one that was wrong longest ago is forgotten"
 
 
 async def test_only_wrong_ones_are_refused(cloud: Cloud) -> None:

@@ -186,7 +186,7 @@ class Auth:
         role = MemberRole.ADMIN
         if not found.everywhere or not named.isascii():
             raise NotFound(f"organization {named!r:.80} does not exist")
-        tenant = await self._store.run(self._store.identities.organization, named)
+        tenant = await self._store.run(self._store.organizations.organization, named)
         if not found.operator:
             try:
                 member = await self._store.run(self._store.identities.member, tenant, user.name)

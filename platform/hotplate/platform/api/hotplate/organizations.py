@@ -14,9 +14,9 @@ from hotplate.platform.controller.interface import ControllerApi
 from hotplate.platform.errors import Invalid, NotFound
 from hotplate.platform.spec.fields import Fields
 from hotplate.platform.spec.names import check_organization_name, check_person_name
-from hotplate.platform.store.identities import OrganizationSummary
+from hotplate.platform.store.organizations import OrganizationSummary
 from hotplate.platform.store.parts import Store
-from hotplate.platform.store.records import Member, Organization
+from hotplate.platform.store.records import Membership, Organization
 
 EMAIL_CHARACTERS = 254
 """RFC 5321's longest address."""
@@ -30,6 +30,7 @@ class OrganizationRoutes:
     def __init__(self, store: Store, controller: ControllerApi, settings: ApiSettings) -> None:
         self._store = store
         self._identities = store.identities
+        self._organizations = store.organizations
         self._controller = controller
         self._settings = settings
 
@@ -56,11 +57,11 @@ class OrganizationRoutes:
         """`GET`: all for an operator; for others those of the caller's that the token is for."""
         found = access(request)
         if found.operator:
-            summaries = await self._store.run(self._identities.organizations)
+            summaries = await self._store.run(self._organizations.organizations)
         elif found.everywhere:
-            summaries = await self._store.run(self._identities.organizations, found.user.id)
+            summaries = await self._store.run(self._organizations.organizations, found.user.id)
         else:
-            summaries = [await self._store.run(self._identities.summary, organization(request))]
+            summaries = [await self._store.run(self._organizations.summary, organization(request))]
         items = [await self._shown(summary) for summary in summaries]
         return web.json_response({"items": items, "total": len(items)})
 
@@ -68,7 +69,7 @@ class OrganizationRoutes:
         """`{"name", "description"}`. Raises Conflict."""
         fields = await body(request)
         name = check_organization_name("name", fields.text("name"))
-        made = await self._store.run(self._identities.create, name, _description(fields))
+        made = await self._store.run(self._organizations.create, name, _description(fields))
         return web.json_response(await self._shown(OrganizationSummary(made, 0, 0)))
 
     async def get(self, request: web.Request) -> web.Response:
@@ -81,18 +82,18 @@ class OrganizationRoutes:
         if fields.has("name") and fields.text("name") != tenant.name:
             raise Invalid("name: an organization's name never changes; create another one")
         changed = await self._store.run(
-            self._identities.describe, tenant.name, _description(fields)
+            self._organizations.describe, tenant.name, _description(fields)
         )
         return await self._answer(changed)
 
     async def delete(self, request: web.Request) -> web.Response:
         """`?force=true` ends its deployments too. It is gone at once; what runs is drained."""
         tenant = await self._named(request)
-        summary = await self._store.run(self._identities.summary, tenant)
+        summary = await self._store.run(self._organizations.summary, tenant)
         shown = await self._shown(summary)
         force = request.query.get("force", "") in ("true", "1")
-        ending = await self._store.run(self._identities.delete, tenant.name, force=force)
-        await self._store.run(self._identities.finish_deletions)
+        ending = await self._store.run(self._organizations.delete, tenant.name, force=force)
+        await self._store.run(self._organizations.finish_deletions)
         for deployment_id in ending:
             self._controller.poke(deployment_id)
         self._controller.tokens_changed(tenant.id)
@@ -161,11 +162,11 @@ class OrganizationRoutes:
         if name == found.user.organization.name:
             return found.user.organization
         if found.operator:
-            return await self._store.run(self._identities.organization, name)
+            return await self._store.run(self._organizations.organization, name)
         raise NotFound(f"organization {name!r:.80} does not exist")
 
     async def _answer(self, tenant: Organization) -> web.Response:
-        summary = await self._store.run(self._identities.summary, tenant)
+        summary = await self._store.run(self._organizations.summary, tenant)
         return web.json_response(await self._shown(summary))
 
     async def _shown(self, summary: OrganizationSummary) -> dict[str, Any]:
@@ -181,7 +182,7 @@ class OrganizationRoutes:
         }
 
 
-def _member(member: Member) -> dict[str, Any]:
+def _member(member: Membership) -> dict[str, Any]:
     seen = member.last_seen_at
     return {
         "name": member.user.name,
