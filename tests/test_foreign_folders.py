@@ -146,12 +146,25 @@ OURS = {
             "Build._log_bytes": ".stat",
             "Build._make_folders": ".is_file .mkdir shutil.copyfile",
             "Build._output": ".open",
+            "Build._placing": ".read_text",
             "Build._reads": ".exists",
             "Build._run": ".is_dir",
             "Build._write": ".open",
         },
     ),
     "serving/replica/environments/bytecode.py": INSIDE,
+    "serving/replica/environments/masked_log.py": Ours(
+        "a pipe and the log, which lie beside the build's folder",
+        {
+            "MaskedLog.__enter__": ".unlink os.mkfifo os.open",
+            "MaskedLog.__exit__": ".unlink",
+            "MaskedLog._write": ".open",
+        },
+    ),
+    "serving/replica/memory_folders.py": Ours(
+        "the machine's memory: names in it, and whether a replica's folder is there",
+        {"_sweep": ".exists .glob"},
+    ),
     "serving/replica/compile_cache.py": Ours(
         "drafts and notes of our own; a replica's folder before anything runs in it; an agent's "
         "tree of compiled code",

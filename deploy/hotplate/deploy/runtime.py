@@ -123,6 +123,8 @@ class BuildCommand:
     """Its output is appended there."""
     own: Path
     """Its build's alone, to read and write; `own / "tmp"` is its /tmp."""
+    stdin_json: Any = None
+    """What it reads from its standard input; None = nothing."""
     reads: Sequence[Path] = ()
     writes: Sequence[Path] = ()
 

@@ -52,7 +52,10 @@ class Workload:
     entry: bool = True
     """Whether this is the bento's entry service."""
     env: Mapping[str, str] = field(default_factory=dict)
-    """Environment variables of the replica: deployment's, then service's, build stage excluded."""
+    """Environment variables of the replica that the deployment gives it, or its service there."""
+    secrets: tuple[str, ...] = ()
+    """The names of its organization's secrets that it gets; their values are asked for at each
+    start."""
     cloud: Mapping[str, str] = field(default_factory=dict)
     """Variables that tell a replica of its deployment; they go over `env`."""
     config_overrides: Mapping[str, Any] = field(default_factory=dict)

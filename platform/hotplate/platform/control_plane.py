@@ -60,6 +60,7 @@ from hotplate.platform.store.database import Database
 from hotplate.platform.store.identities import ADMIN, ORGANIZATION
 from hotplate.platform.store.org_secrets import encrypt_anew
 from hotplate.platform.store.parts import Store
+from hotplate.platform.store.replica_secrets import StoredSecrets
 from hotplate.platform.store.tokens import CALLERS
 from hotplate.platform.upkeep.checks import checks
 from hotplate.platform.upkeep.health import HealthMonitor, disks_of
@@ -111,7 +112,8 @@ async def serve(
     keep_token(store, ADMIN, data.secret("admin-token"), API)
     keep_token(store, CALLERS, data.secret("endpoint-token"), ENDPOINT)
     hubs = Hubs(settings.model_endpoints, own_hub(environ))
-    node = await local_node(settings, standby, data, blobs, agent, hubs, environ)
+    secrets = StoredSecrets(store.secrets)
+    node = await local_node(settings, standby, data, blobs, agent, hubs, environ, secrets)
     desk = StandbyRoutes(store.learnt, node.standbys, standby, node.supply.most.memory_bytes)
     await desk.recall()
     registry = CollectorRegistry()

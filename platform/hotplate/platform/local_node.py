@@ -25,6 +25,7 @@ from hotplate.serving.replica.compile_cache import CompileCache
 from hotplate.serving.replica.environments.builder import EnvironmentBuilder
 from hotplate.serving.replica.environments.registry import EnvironmentRegistry
 from hotplate.serving.replica.runtime import BentoRuntime
+from hotplate.serving.replica.secret_values import SecretSource
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,7 @@ async def local_node(
     agent: AgentClient,
     hubs: Hubs,
     environ: Mapping[str, str],
+    secrets: SecretSource,
 ) -> LocalNode:
     """Put it together, and note in the data directory's events where walls are missing."""
     # A store of this machine alone has no other node to build for, and would hold a second copy.
@@ -84,6 +86,7 @@ async def local_node(
         payload=data.folder("parts"),
         compiled=compiled,
         hubs=hubs,
+        secrets=secrets,
         visible=None if isolation.refusal else _shown(settings),
     )
     engine, standbys = local.engine(bentos)

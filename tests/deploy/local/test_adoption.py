@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,33 @@ async def test_a_new_engine_adopts_what_runs(tmp_path: Path) -> None:
 
         os.kill(pid, signal.SIGKILL)
         await until(engine, states(S.READY, S.BACKOFF), timeout_s=1.0)
+
+
+async def test_an_adopted_one_that_ends_starts_again_with_variables_that_no_record_has(
+    tmp_path: Path,
+) -> None:
+    first = LocalEngine(host_in(tmp_path, MACHINE), FakeRuntime(), MACHINE, QUICK)
+    await first.start()
+    served = replace(workload(), env={"KEY": "not-on-disk"}, secrets=("hf",))
+    await first.scale(served, 1)
+    (replica,) = await until(first, states(S.READY))
+    await first.close()
+    record = (tmp_path / "replicas" / replica.id / "state.json").read_text()
+    assert '"secrets": ["hf"]' in record
+    assert "not-on-disk" not in record
+    runtime = FakeRuntime()
+    engine = LocalEngine(host_in(tmp_path, MACHINE), runtime, MACHINE, QUICK)
+    await engine.start()
+    os.kill(pid_of(tmp_path, replica.id), signal.SIGKILL)
+    await until(engine, states(S.BACKOFF))
+    again = asyncio.create_task(until(engine, states(S.READY)))
+    await asyncio.wait({again}, timeout=5 * QUICK.backoff.first_s)
+    assert runtime.prepared == [], "it would start without its variables"
+    await engine.scale(served, 1)
+    await again
+    assert (runtime.last.env, runtime.last.secrets) == ({"KEY": "not-on-disk"}, ("hf",))
+    await engine.stop_all()
+    await engine.close()
 
 
 async def test_one_that_is_still_starting_is_adopted_too(tmp_path: Path) -> None:

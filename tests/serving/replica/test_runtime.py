@@ -22,12 +22,14 @@ from hotplate.serving.replica.errors import (
     FilesUnavailable,
 )
 from hotplate.serving.replica.home import LINK_ABOVE_BYTES
+from hotplate.serving.replica.secret_values import SecretValue
 from hotplate.serving.replica.variables import build_variables
 from tests.support.patience import PATIENCE_S
 from tests.support.replica.bentos import write_bento, write_model
 from tests.support.replica.replicas import (
     Agent,
     Phases,
+    SecretsOf,
     lend_own_environment,
     model,
     runtime_of,
@@ -136,6 +138,50 @@ async def test_a_required_variable_may_come_from_the_deployment(
     command = await prepare(tmp_path, served, write_bento(tmp_path / "bento", "", envs=envs))
     assert command.env.get("KEY") == served.env.get("KEY")
     assert command.env["SIZE"] == "big"
+
+
+async def prepared_with(
+    folder: Path, served: Workload, envs: list[dict[str, str]], **values: SecretValue
+) -> Command:
+    """Prepare a replica of a bento that declares these, beside secrets of its organization."""
+    bento = write_bento(folder / "bento", "", envs=envs)
+    lend_own_environment(folder, bento)
+    runtime = runtime_of(folder, Agent({"bento": bento}), secrets=SecretsOf(**values))
+    return await runtime.prepare(served, "r", str(folder / "replica"), Phases())
+
+
+async def test_a_secret_goes_over_the_author_and_the_deployment_over_both(tmp_path: Path) -> None:
+    names = ("author", "secret", "deployment", "required")
+    envs = [{"name": name, "value": "author", "stage": "runtime"} for name in names[:3]]
+    envs.append({"name": "required", "value": "", "stage": "runtime"})
+    given = {name: SecretValue(name, "secret") for name in names[1:]}
+    served = workload(env={"deployment": "deployment"}, secrets=names[1:])
+    command = await prepared_with(tmp_path, served, envs, **given)
+    assert {name: command.env[name] for name in names} == {
+        **{name: name for name in names[:3]},
+        "required": "secret",
+    }
+    assert "secrets" not in command.job
+
+
+async def test_secrets_that_are_files_reach_the_process_by_its_job_alone(tmp_path: Path) -> None:
+    given = {
+        "file": SecretValue("id", "the-key", file="keys/id"),
+        "other": SecretValue("OTHER", "not-asked-for"),
+    }
+    served = workload(secrets=("file",))
+    command = await prepared_with(tmp_path, served, [], **given)
+    assert command.job["secrets"]["files"] == {"keys/id": "the-key"}
+    assert command.job["secrets"]["of"] == str(tmp_path / "replica")
+    assert command.job["secrets"]["folder"].startswith("/dev/shm/hotplate-secrets-")
+    assert not {"id", "OTHER"} & command.env.keys()
+    assert "the-key" not in repr(command.warm)
+
+
+def test_a_build_has_the_authors_value_unless_a_secret_or_the_deployment_has_another() -> None:
+    declared = [{"name": name, "value": "author", "stage": "build"} for name in "ABC"]
+    served = workload(env={"C": "deployment"})
+    assert build_variables(served, declared, {"B", "C"}) == {"A": "author", "C": "deployment"}
 
 
 async def test_the_gateways_limits_go_over_bentomls(tmp_path: Path) -> None:

@@ -54,6 +54,7 @@ class FakeRuntime:
     ) -> Command:
         assert os.listdir(directory) == []
         self.prepared.append(replica)
+        self.last = workload
         recorder.begin("environment")
         if self.builds:
             recorder.building(self.builds)

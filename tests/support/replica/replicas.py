@@ -30,6 +30,7 @@ from hotplate.serving.replica.compile_cache import CompileCache
 from hotplate.serving.replica.environments.builder import EnvironmentBuilder
 from hotplate.serving.replica.environments.spec import read_spec
 from hotplate.serving.replica.runtime import BentoRuntime
+from hotplate.serving.replica.secret_values import SecretSource, SecretValue
 from tests.support.packages import PACKAGES
 from tests.support.patience import PATIENCE_S
 from tests.support.replica.forks import Fork
@@ -74,6 +75,16 @@ class Agent:
         if self.hub is None:
             raise CacheError("the hub does not answer")
         return self.hub
+
+
+class SecretsOf(SecretSource):
+    """Those of the organization `acme`, by their names."""
+
+    def __init__(self, **values: SecretValue) -> None:
+        self.known = values
+
+    async def values(self, organization: str, names: Sequence[str]) -> list[SecretValue]:
+        return [self.known[name] for name in names if organization == "acme"]
 
 
 class Phases:
@@ -139,6 +150,7 @@ def runtime_of(
     compiled: CompileCache | None = None,
     hubs: Sequence[str] = (),
     shown: Sequence[Path] | None = None,
+    secrets: SecretSource | None = None,
 ) -> BentoRuntime:
     return BentoRuntime(
         environments_in(folder),
@@ -148,6 +160,7 @@ def runtime_of(
         compiled=compiled,
         hubs=Hubs(tuple(hubs)),
         visible=shown,
+        secrets=secrets,
     )
 
 

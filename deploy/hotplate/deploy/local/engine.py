@@ -33,7 +33,7 @@ from hotplate.deploy.local.machine import Machine
 from hotplate.deploy.local.memory_watch import MemoryWatch
 from hotplate.deploy.local.orphans import OrphanedProcesses, clear_away
 from hotplate.deploy.local.plan import Member, make_plan
-from hotplate.deploy.local.replica import LocalReplica
+from hotplate.deploy.local.replica import LocalReplica, complete
 from hotplate.deploy.local.settings import LocalSettings
 from hotplate.deploy.local.standby.pools import StandbyPools
 from hotplate.deploy.process import logfile
@@ -129,6 +129,9 @@ class LocalEngine(Engine):
             if replica is not None and replica.workload.key == workload.key:
                 self._stop(replica, "drained" if replica.serves else "it is no longer wanted")
         self._desired[workload.key] = _Desired(workload, count)
+        for replica in self._replicas.values():
+            if replica.workload.key == workload.key and not replica.may_retry:
+                complete(replica, workload)
         self._stop_cut_off(workload)
         self._wake.set()
 
@@ -256,7 +259,8 @@ class LocalEngine(Engine):
             k: wanted for k, wanted in self._desired.items() if wanted.count or k in kept
         }
         for replica in self._replicas.values():
-            if replica.state is ReplicaState.BACKOFF and replica.retry_at <= now:
+            due = replica.state is ReplicaState.BACKOFF and replica.retry_at <= now
+            if due and replica.may_retry:
                 replica.retry()
         self._admission.admit(now)
         self._admission.make_room()

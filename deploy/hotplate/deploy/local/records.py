@@ -1,6 +1,6 @@
 """What is kept on disk of local replicas, so that the next engine can adopt them.
 
-<dir>/replicas/<id>/state.json    the record: workload, process, place, phases
+<dir>/replicas/<id>/state.json    the record: workload without its variables, process, place, phases
 <dir>/replicas/<id>/log           output of its processes
 <dir>/replicas/<id>/groups        folders of its control groups, one a line
 <dir>/replicas/<id>/born          the folder, its process's marker, of the standby that this was, or
@@ -58,7 +58,7 @@ class Record:
 
 
 class Records:
-    """The state directory of one engine. Private to the user: environments hold secrets."""
+    """The state directory of one engine. Private to the user: logs and files may hold secrets."""
 
     def __init__(self, directory: Path) -> None:
         self._replicas = directory / "replicas"
@@ -192,8 +192,11 @@ class Records:
         return [Path(line) for line in text.splitlines()]
 
     def save(self, record: Record) -> None:
-        """Write the record; a crash leaves the old one or the new one."""
-        _write(self._replicas / record.id / "state.json", vars(record))
+        """Write the record without its workload's variables, which may be secret; a crash leaves
+        the old one or the new one."""
+        workload = {name: value for name, value in vars(record.workload).items() if name != "env"}
+        content = vars(record) | {"workload": workload}
+        _write(self._replicas / record.id / "state.json", content)
 
     def load(self) -> Iterator[Record]:
         """What an earlier engine has written.
@@ -275,5 +278,6 @@ def _workload(content: dict[str, Any]) -> Workload:
             "key": WorkloadKey(**content["key"]),
             "models": tuple(Model(**model) for model in content["models"]),
             "resources": Resources(**content["resources"]),
+            "secrets": tuple(content.get("secrets", ())),
         }
     )

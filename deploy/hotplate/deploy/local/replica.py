@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 
 from hotplate.deploy.engine import Replica, ReplicaState
 from hotplate.deploy.errors import DeployError, PrepareFailed
@@ -64,6 +65,8 @@ class LocalReplica:
         self._unsaved = False
         """Whether its record lacks what was reported last, because a disk was full."""
         self._wanted_at = self.created_at
+        self.may_retry = True
+        """Whether its workload is known whole: no record has its variables."""
         self._viewed: Replica | None = None
         """What was reported last."""
         self._shown: tuple[object, ...] = ()
@@ -82,6 +85,7 @@ class LocalReplica:
         """A replica whose process an earlier engine has started."""
         replica = cls(record.id, record.workload, context, changed)
         replica.created_at = record.created_at
+        replica.may_retry = False
         replica.place = record.place
         replica._restarts = record.restarts
         replica.attempt = Attempt.adopt(record, process, scope, context)
@@ -315,6 +319,12 @@ class LocalReplica:
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
+
+
+def complete(replica: LocalReplica, workload: Workload) -> None:
+    """Have the next attempt of an adopted one have the variables and secrets of its workload."""
+    replica.workload = replace(replica.workload, env=workload.env, secrets=workload.secrets)
+    replica.may_retry = True
 
 
 def shortened(line: str) -> str:

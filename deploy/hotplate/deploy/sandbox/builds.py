@@ -98,6 +98,7 @@ class Builds:
                 command.log,
                 view=VisibleFiles(reads, writes, own=str(own)),
                 scope=scope,
+                stdin_json=command.stdin_json,
             )
         except DeployError as error:
             scope.remove()

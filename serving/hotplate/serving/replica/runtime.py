@@ -38,6 +38,7 @@ from hotplate.serving.replica.inherited import certificates, for_replica
 from hotplate.serving.replica.inside import journal, methods, modules
 from hotplate.serving.replica.inside.patches.readiness import ITSELF
 from hotplate.serving.replica.inside.reserved import is_reserved, not_used
+from hotplate.serving.replica.memory_folders import memory_folder, remove_memory, sweep_memory
 from hotplate.serving.replica.model_folders import (
     AGENT_SOCKET,
     ModelFolders,
@@ -47,6 +48,14 @@ from hotplate.serving.replica.model_folders import (
 from hotplate.serving.replica.node_agent import NodeAgent
 from hotplate.serving.replica.payload import make_payload
 from hotplate.serving.replica.ready_path import ready_path
+from hotplate.serving.replica.secret_values import (
+    NoSecrets,
+    SecretSet,
+    SecretSource,
+    SecretValue,
+    of_build,
+    of_replica,
+)
 from hotplate.serving.replica.slots import workers
 from hotplate.serving.replica.variables import (
     COUNTS,
@@ -92,11 +101,13 @@ class BentoRuntime(Runtime):
         compiled: CompileCache | None = None,
         visible: Sequence[Path] | None = None,
         hubs: Hubs | None = None,
+        secrets: SecretSource | None = None,
     ) -> None:
         """Without `compiled`, a replica's compiled code is not shared; without `hubs`, bentos may
-        name the known hub only. `visible` are the folders of this machine's users that replicas
-        see; None = all of them, as there is no isolation."""
+        name the known hub only; without `secrets`, workloads get none. `visible` are the folders of
+        this machine's users that replicas see; None = all of them, as there is no isolation."""
         self._hubs = hubs or Hubs()
+        self._secrets = secrets or NoSecrets()
         self._compiled = compiled
         self._visible = visible
         self._environments = environments
@@ -145,6 +156,7 @@ class BentoRuntime(Runtime):
         """Keep what the process in that directory has compiled, for the next ones."""
         if ended:
             self._prepared.pop(directory, None)
+            await remove_memory(Path(directory))
         if self._compiled is not None:
             await self._compiled.keep(Path(directory) / COMPILED, ended=ended)
 
@@ -159,14 +171,17 @@ class BentoRuntime(Runtime):
         folder: Path,
         recorder: Recorder,
         side_by_side: asyncio.TaskGroup,
-    ) -> tuple[str, Mapping[str, str], Environment, Path]:
-        """Everything but the models: the bento's files, the service's variables, its environment,
-        the payload."""
+    ) -> tuple[str, Mapping[str, str], SecretSet, Environment, Path]:
+        """Everything but the models: the bento's files, the service's variables, what of its
+        secrets are files, its environment, the payload."""
         recorder.begin("environment")
         payload = side_by_side.create_task(asyncio.to_thread(make_payload, self._payload_root))
         tree = await bring_tree(self._agent, workload.bento_manifest, wait="all")
         bento = await asyncio.to_thread(read_bento, Path(tree.root), self._hubs)
-        env = service_variables(workload, bento.envs)
+        organization = workload.key.organization
+        values = await self._values(workload)
+        secrets, building = of_replica(organization, values), of_build(organization, values)
+        env = service_variables(workload, bento.envs, secrets.env)
         copying = asyncio.to_thread(copy_bento, bento.folder, folder / "bento")
         copied = side_by_side.create_task(thread_to_its_end(copying))
         removing = asyncio.to_thread(shutil.rmtree, _hub_folder_of(folder), ignore_errors=True)
@@ -174,18 +189,25 @@ class BentoRuntime(Runtime):
         for model in bento.hub_models:
             side_by_side.create_task(self._add_hub_model(model, folder))
         environment = await self._environments.ensure(
-            workload.key.organization,
+            organization,
             bento.folder,
             bento.image,
-            build_variables(workload, bento.envs),
+            build_variables(workload, bento.envs, building.env),
             recorder.building,
+            building,
         )
         self._prepared[str(folder)] = environment
         side_by_side.create_task(self._give_compiled(workload, environment, folder))
         await copied
-        made = tree.root, env, environment, await payload
+        made = tree.root, env, secrets, environment, await payload
         recorder.end("environment")
         return made
+
+    async def _values(self, workload: Workload) -> Sequence[SecretValue]:
+        if not workload.secrets:
+            return ()
+        await sweep_memory()
+        return await self._secrets.values(workload.key.organization, workload.secrets)
 
     async def _give_compiled(
         self, workload: Workload, environment: Environment, folder: Path
@@ -215,6 +237,7 @@ class BentoRuntime(Runtime):
         models: Models,
         bento: str,
         service_env: Mapping[str, str],
+        secrets: SecretSet,
         environment: Environment,
         payload: Path,
     ) -> Command:
@@ -242,6 +265,7 @@ class BentoRuntime(Runtime):
             env.setdefault("BENTOML_HF_CACHE_DIR", str(folder / HUB))
         env |= search_paths(env, python, payload)
         unused = sorted(name for name in workload.env if is_reserved(name))
+        files = self._files_of(secrets, folder)
         return Command(
             argv=(str(python), "-m", WORKER),
             env=env,
@@ -258,6 +282,7 @@ class BentoRuntime(Runtime):
                 "stop_grace_s": workload.stop_grace_s,
                 "absent": list(models.absent),
                 "notes": list(map(not_used, unused)),
+                **({"secrets": files} if files else {}),
             },
             ready_path=f"{ready_path(config)}?{ITSELF}",
             reads=(*_reads(environment, payload), bento, *models.reads, *hub_models),
@@ -265,6 +290,13 @@ class BentoRuntime(Runtime):
             warm=_warm(host_env, environment, payload, walled=self._visible is not None),
             processes=processes,
         )
+
+    def _files_of(self, secrets: SecretSet, folder: Path) -> dict[str, Any]:
+        """What the process makes of them; nothing where there are none."""
+        if not secrets.files:
+            return {}
+        memory = memory_folder(folder, walled=self._visible is not None)
+        return {"folder": str(memory), "of": str(folder), "files": dict(secrets.files)}
 
 
 def _reads(environment: Environment, payload: Path) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,21 +31,27 @@ COUNTS = "prometheus_multiproc_dir"
 """The folder for metrics in a replica's home."""
 THREAD_COUNTS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
+NONE: Mapping[str, str] = {}
+
 Declared = Iterable[Mapping[str, Any]]
 """Variables as `bento.yaml` declares them: `name`, `value` (may be empty), `stage`."""
 
 
-def service_variables(workload: Workload, declared: Declared) -> dict[str, str]:
-    """The author's defaults, overridden by the deployment's values, without reserved names. Raises
-    `BentoUnusable` if the entry service declares a variable without a value."""
+def service_variables(
+    workload: Workload, declared: Declared, secret: Mapping[str, str] = NONE
+) -> dict[str, str]:
+    """The author's defaults, overridden by the values of secrets and these by the deployment's,
+    without reserved names. Raises `BentoUnusable` if the entry service declares a variable without
+    a value."""
     values = {item["name"]: item.get("value") for item in declared if item.get("stage") != "build"}
-    values |= workload.env
+    given = {**secret, **workload.env}
+    values |= given
     missing = [name for name, value in values.items() if value in (None, "")]
-    missing = [name for name in missing if name not in workload.env]
+    missing = [name for name in missing if name not in given]
     if missing and workload.entry:
         raise BentoUnusable(
             f"The service {workload.key.service} needs a value for {', '.join(sorted(missing))}; "
-            "set it in the deployment's envs."
+            "set it in the deployment's envs, or in a secret of it."
         )
     return {
         name: str(value)
@@ -54,17 +60,20 @@ def service_variables(workload: Workload, declared: Declared) -> dict[str, str]:
     }
 
 
-def build_variables(workload: Workload, declared: Declared) -> dict[str, str]:
+def build_variables(
+    workload: Workload, declared: Declared, secret: Collection[str] = ()
+) -> dict[str, str]:
     """The variables of the environment's build, which are part of its digest: the author's values
-    for the stages `build` and `all`. A deployment's value counts only if it is for the build,
-    because otherwise each deployment of a bento would need an environment."""
+    for the stages `build` and `all`, but for those of which a `secret` has another. A deployment's
+    value counts only if it is for the build, because otherwise each deployment of a bento would
+    need an environment."""
     values: dict[str, str] = {}
     for item in declared:
         name, stage = item["name"], item.get("stage") or "all"
         given = workload.env.get(name)
         if given and (stage == "build" or name.startswith(INSTALLER_PREFIXES)):
             values[name] = given
-        elif item.get("value") and stage != "runtime":
+        elif item.get("value") and stage != "runtime" and name not in secret:
             values[name] = str(item["value"])
     return values
 

@@ -106,7 +106,6 @@ def test_an_empty_value_of_a_deployment_is_a_value() -> None:
     assert services(said)["Chat"].workload.env == {"A": "", "C": ""}
     own = {"services": {"Chat": {"envs": [{"name": "C", "value": ""}]}}}
     assert services({"envs": [{"name": "C", "value": "c"}], **own})["Chat"].workload.env == {
-        "A": "author",
         "C": "",
     }
 
@@ -117,9 +116,18 @@ def test_a_service_that_the_deployment_does_not_name_scales_like_the_entry_servi
     assert (inner.min_replicas, inner.max_replicas) == (0, 3)
 
 
-def test_an_authors_value_is_for_the_entry_service_and_not_for_the_build() -> None:
-    assert services({})["Chat"].workload.env == {"A": "author"}
-    assert services({})["Tokenizer"].workload.env == {}
+def test_an_authors_value_is_no_word_of_the_deployment_although_the_client_sends_it() -> None:
+    sent = [{"name": "A", "value": "author"}, {"name": "B", "value": "x"}]
+    said = services({"envs": sent})["Chat"].workload
+    assert said.env == {"B": "x"}, "B's value of the author is for the build alone"
+    own = {"services": {"Chat": {"envs": [{"name": "A", "value": "author"}]}}}
+    assert services(own)["Chat"].workload.env == {"A": "author"}
+
+
+def test_secrets_of_a_deployment_are_for_all_of_its_services() -> None:
+    found = services({"secrets": ["hf", "db"]})
+    assert {each.workload.secrets for each in found.values()} == {("hf", "db")}
+    assert services({})["Chat"].workload.secrets == ()
 
 
 def test_a_bento_without_a_list_of_services_has_one() -> None:

@@ -126,7 +126,8 @@ def _service(
         bento_manifest=revision.bento.files,
         models=tuple(Model(m.repository.name, m.version, m.files) for m in models if m.files),
         entry=entry,
-        env=_env(revision, settings, entry),
+        env=_env(revision, settings),
+        secrets=tuple(revision.config.get("secrets") or ()),
         cloud=cloud_variables(deployment.name, rules.namespace, rules.url(deployment)),
         config_overrides=overrides,
         config=config,
@@ -218,20 +219,18 @@ def task_paths(manifest: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(route["route"] for route in routes if route.get("is_task"))
 
 
-def _env(revision: Revision, settings: Mapping[str, Any], entry: bool) -> dict[str, str]:
-    """The environment: the author's defaults (only the entry service has any), overridden by the
-    deployment's variables, and these by the service's.
+def _env(revision: Revision, settings: Mapping[str, Any]) -> dict[str, str]:
+    """The deployment's variables, overridden by the service's: the author's defaults are the
+    runtime's to add, below those of secrets.
 
-    A variable that the author gives no value needs one; a deployment may give it an empty one.
+    The stock client sends the author's defaults as the deployment's variables where nobody gives
+    others, so one with the same value is no word of the deployment's.
     """
-    authored = (revision.bento.manifest.get("envs") or ()) if entry else ()
-    defaults = {
-        item["name"]: str(item["value"])
-        for item in authored
-        if item.get("stage") != "build" and item.get("value")
-    }
-    given = (*(revision.config.get("envs") or ()), *(settings.get("envs") or ()))
-    return defaults | {item["name"]: str(item["value"]) for item in given}
+    authored = revision.bento.manifest.get("envs") or ()
+    defaults = {i["name"]: i.get("value") for i in authored if i.get("stage") != "build"}
+    deployment = {item["name"]: str(item["value"]) for item in revision.config.get("envs") or ()}
+    said = {n: value for n, value in deployment.items() if not value or value != defaults.get(n)}
+    return said | {item["name"]: str(item["value"]) for item in settings.get("envs") or ()}
 
 
 def _resources(

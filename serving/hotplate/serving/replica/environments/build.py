@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from hotplate.cache.errors import NoSpace
 from hotplate.deploy.runtime import BuildCommand, BuildRunner, BuildStep
@@ -22,10 +23,13 @@ from hotplate.machine.background import until_done
 from hotplate.machine.free_space import FreeSpace
 from hotplate.serving.replica.environments.diagnosis import diagnose
 from hotplate.serving.replica.environments.folder import VENV, EnvironmentFolder, ReadyEnvironment
+from hotplate.serving.replica.environments.masked_log import masked_log
 from hotplate.serving.replica.environments.spec import EnvironmentSpec
 from hotplate.serving.replica.errors import EnvironmentFailed
 from hotplate.serving.replica.home import copy_bento
 from hotplate.serving.replica.inherited import certificates, for_build
+from hotplate.serving.replica.inside import secret_files
+from hotplate.serving.replica.memory_folders import memory_folder, remove_memory
 
 LOG_TAIL_LINES = 20
 LOG_TAIL_BYTES = 256 << 10
@@ -38,7 +42,10 @@ BYTECODE = "bytecode"
 """The folder for bytecode beside what `uv` keeps of packages."""
 _COMPILER = Path(__file__).with_name("bytecode.py")
 HOME, BENTO = "home", "bento"
-"""Folders of one attempt, while it runs."""
+SECRETS_HOME = "bentoml"
+"""Folders of one attempt, while it runs; the last one is `$BENTOML_HOME`, where there are files of
+secrets."""
+_PASSING = (HOME, BENTO, SECRETS_HOME, "tmp")
 _CONFIGURATION = "uv/uv.toml"
 """The settings of `uv`, below the configuration folder of the platform's user."""
 
@@ -73,13 +80,15 @@ class Build:
         self._own = folder.path / self.attempt
         self.found = ReadyEnvironment(self._own / VENV, interpreter)
         self._packages = context.packages
+        self._log = masked_log(folder.log, spec.secrets.texts)
         self._env: Mapping[str, str] = {}
 
     async def run(self) -> None:
         """Runs all steps. Raises `EnvironmentFailed`, `NoSpace`, and OSError for a full disk."""
         try:
             async with asyncio.timeout(self._context.limit_s):
-                await self._run()
+                with self._log:
+                    await self._run()
         except TimeoutError:
             raise EnvironmentFailed(
                 f"Building the environment took longer than {self._context.limit_s:g} s "
@@ -96,7 +105,9 @@ class Build:
 
     async def close(self, *, failed: bool) -> None:
         """Remove what only the build needed; all of it if it `failed`."""
-        gone = [self._own] if failed else [self._own / name for name in (HOME, BENTO, "tmp")]
+        if self._spec.secrets:
+            await remove_memory(self._own)
+        gone = [self._own] if failed else [self._own / name for name in _PASSING]
         for path in gone:
             with suppress(OSError):
                 await foreign_folder.aside_for_long(foreign_folder.remove_tree, path)
@@ -133,7 +144,7 @@ class Build:
         await self._step("compile", [*python, *folders], self._own, shown="compile all modules")
 
     def _make_folders(self) -> None:
-        for name in ("", HOME, "tmp"):
+        for name in ("", HOME, "tmp", *([SECRETS_HOME] if self._spec.secrets.files else [])):
             (self._own / name).mkdir(mode=0o755)
         configuration = _configuration(os.environ)
         if self._context.builds.walled and configuration.is_file():
@@ -146,11 +157,13 @@ class Build:
     def _environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
         """The build's variables. Without isolation it has the home and the temporary folder of the
         platform's user."""
-        walled = self._context.builds.walled
+        walled, secrets = self._context.builds.walled, self._spec.secrets
         programs = (str(self.found.python.parent), str(Path(self._context.uv).parent))
         return {
             **inherited,
             **self._spec.build_env,
+            **{n: v for n, v in secrets.env.items() if n not in self._spec.build_env},
+            **({"BENTOML_HOME": str(self._own / SECRETS_HOME)} if secrets.files else {}),
             "PATH": os.pathsep.join((*programs, inherited.get("PATH", os.defpath))),
             "VIRTUAL_ENV": str(self.found.root),
             **({"HOME": str(self._own / HOME), "TMPDIR": "/tmp"} if walled else {}),
@@ -167,14 +180,16 @@ class Build:
         self._check_room()
         self._write(f"# {shown}\n" if shown else f"$ {' '.join(argv)}\n")
         start = self._log_bytes()
+        first, given = await self._placing()
         command = BuildCommand(
-            ["/bin/sh", "-c", 'umask 022; exec "$@"', "sh", *argv],  # replicas are other users
+            [*first, "/bin/sh", "-c", 'umask 022; exec "$@"', "sh", *argv],  # replicas are others
             self._env,
             cwd,
-            self._folder.log,
+            self._log.written_to,
             own=self._own,
             reads=self._reads(),
             writes=[self._packages],
+            stdin_json=given,
         )
         step = await self._context.builds.start(command)
         try:
@@ -182,6 +197,8 @@ class Build:
         except BaseException:  # also when interrupted: nothing of it is left, and raised again
             await until_done(step.end())
             raise
+        finally:
+            self._log.drain()
         if step.used_too_much:
             raise EnvironmentFailed(
                 f"The step {name!r} of building the environment used more than the "
@@ -197,6 +214,16 @@ class Build:
                 no_room=diagnosis.no_room,
                 log=tuple(output.splitlines()[-LOG_TAIL_LINES:]),
             )
+
+    async def _placing(self) -> tuple[list[str], Any]:
+        """What stands before a step's program, and what that reads: files of secrets are in memory,
+        which each step has its own of."""
+        if not (files := self._spec.secrets.files):
+            return [], None
+        program = await asyncio.to_thread(Path(secret_files.__file__).read_text)
+        memory = memory_folder(self._own, walled=self._context.builds.walled)
+        given = {"folder": str(memory), "of": str(self._own), "files": dict(files)}
+        return [str(self.found.interpreter), "-I", "-S", "-c", program], given
 
     def _check_room(self) -> None:
         if refusal := self._context.room.refusal(0):

@@ -39,8 +39,10 @@ from hotplate.serving.replica.environments.spec import EnvironmentSpec, read_spe
 from hotplate.serving.replica.environments.usage import Usage, removable
 from hotplate.serving.replica.errors import EnvironmentFailed
 from hotplate.serving.replica.inherited import for_build
+from hotplate.serving.replica.secret_values import SecretSet
 
 BUILD_LIMIT_S = 1800.0
+NO_SECRETS = SecretSet()
 _GONE = ".gone-"
 _USED = ".used"
 _OURS = ".uv"
@@ -111,18 +113,21 @@ class EnvironmentBuilder:
         image: Mapping[str, Any],
         build_env: Mapping[str, str],
         tell: Callable[[str], None] = lambda log: None,
+        secrets: SecretSet = NO_SECRETS,
     ) -> Environment:
         """The environment of an organization's unpacked bento; built now if there is none yet.
 
         A bento is known by the name of its folder, the digest of its files. `image` is the mapping
         of that name in `bento.yaml`; `build_env` is set while building. `tell` is told the file
-        that the build's output goes to while the caller waits for one, and then "".
+        that the build's output goes to while the caller waits for one, and then "". With `secrets`
+        the environment is the organization's own, also where all of them share; another value makes
+        another environment.
         A caller that is cancelled leaves the build going on for the others. Raises
         `BentoUnusable`, `EnvironmentFailed`.
         """
-        spec = await asyncio.to_thread(read_spec, bento, image, build_env)
-        owner = self._owner(organization)
-        folder = self.folder(organization, spec.digest)
+        spec = await asyncio.to_thread(read_spec, bento, image, build_env, secrets)
+        owner = organization_folder(organization) if secrets else self._owner(organization)
+        folder = EnvironmentFolder(self._root / owner / spec.digest)
         # On the loop, as is its opposite in `sweep`.
         Usage(folder.path.parent / _USED).note(spec.digest, bento.name)
         found, built = None, False

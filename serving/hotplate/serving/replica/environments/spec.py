@@ -12,6 +12,7 @@ from blake3 import blake3
 
 from hotplate.serving.replica.environments.interpreter import is_version
 from hotplate.serving.replica.errors import BentoUnusable
+from hotplate.serving.replica.secret_values import SecretSet
 
 SPEC_VERSION = "2"
 """Raised when the build changes, so that older environments are not used for it."""
@@ -36,6 +37,7 @@ class EnvironmentSpec:
     skipped_commands: tuple[str, ...] = ()
     """Shell commands for the container's system (apt-get …), which are not run on a host."""
     build_env: Mapping[str, str] = field(default_factory=dict)
+    secrets: SecretSet = field(default_factory=SecretSet)
 
     @property
     def requirements(self) -> Path:
@@ -43,9 +45,13 @@ class EnvironmentSpec:
 
 
 def read_spec(
-    bento: Path, image: Mapping[str, Any], build_env: Mapping[str, str]
+    bento: Path,
+    image: Mapping[str, Any],
+    build_env: Mapping[str, str],
+    secrets: SecretSet | None = None,
 ) -> EnvironmentSpec:
-    """The spec of an unpacked bento; `image` is the mapping of that name in its `bento.yaml`.
+    """The spec of an unpacked bento; `image` is the mapping of that name in its `bento.yaml`. Of
+    `secrets` their versions are part of the digest, and no value.
 
     Raises `BentoUnusable` for requirements that only the machine that built the bento can meet.
     """
@@ -75,12 +81,14 @@ def read_spec(
             post_commands,
             [f"{name}={value}" for name, value in sorted(build_env.items())],
             list(_file_digests(sources)),
+            *([[f"secrets {secrets.digest}"]] if secrets else []),
         ),
         bento=bento,
         python_version=python_version,
         post_commands=post_commands,
         skipped_commands=tuple(image.get("commands") or ()),
         build_env=dict(build_env),
+        secrets=secrets or SecretSet(),
     )
 
 

@@ -8,7 +8,8 @@ The job is a JSON object: `bento` (its folder), `service` (name), `entry` (wheth
 it), `depends` (URL per service, with the revision's secret), `overrides` (of the service's
 configuration), `workers` (processes), `journal` (file for phases), `modules` (file for the names of
 its imports when it was ready), `stop_grace_s`, `absent` (model files that do not exist before they
-have arrived), `notes` (lines for the log).
+have arrived), `notes` (lines for the log); and `secrets`, where there are files of such, as
+`secret_files.py` takes them.
 The listening socket is the descriptor in `HOTPLATE_LISTEN_FD`.
 """
 
@@ -28,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from hotplate.cache.reader import open_file
-from hotplate.serving.replica.inside import methods
+from hotplate.serving.replica.inside import methods, secret_files
 from hotplate.serving.replica.inside.command.listen_port import place_command
 from hotplate.serving.replica.inside.full_disk import survive_full_disk
 from hotplate.serving.replica.inside.journal import Journal
@@ -97,6 +98,8 @@ def become(job: Job, worker: int = 1, gate: int | None = None) -> int:
     os.chdir(job["bento"])
     if job["bento"] not in sys.path:
         sys.path.insert(0, job["bento"])
+    if first and "secrets" in job:
+        secret_files.place(os.environ["BENTOML_HOME"], job["secrets"])
     prepare()
     from _bentoml_sdk import Service
     from bentoml._internal.context import server_context

@@ -1,0 +1,212 @@
+"""The log of a build that has secrets: their values stand in it as `***`.
+
+What the build prints goes through a pipe, for a value may come in pieces. This is for logs, and no
+wall: who has a value can always write it down in another way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import quote
+
+MASK = b"***"
+LINE_BYTES = 8
+"""The least that is masked of a value that has lines: so long a part is no accident."""
+PIECE_BYTES = 1024
+"""Longer values are masked piece by piece."""
+HELD_BYTES = 256 << 10
+"""The most that waits for what comes next: a value is never longer than its pieces."""
+_READ_BYTES = 64 << 10
+
+
+class Mask:
+    """Replaces texts in a stream of bytes, wherever that is cut; pure."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        self._texts = sorted({piece for text in texts for piece in _pieces(text)})
+        self._longest = max(map(len, self._texts), default=0)
+        short = [text for text in self._texts if len(text) < LINE_BYTES]
+        words = b"|".join(map(re.escape, sorted(short, key=len, reverse=True)))
+        # Looking ahead, so that those that overlap are found too.
+        self._short = re.compile(b"(?=(" + words + b"))") if short else None
+        self._long: dict[bytes, list[bytes]] = {}
+        for text in self._texts:
+            if len(text) >= LINE_BYTES:
+                self._long.setdefault(text[:LINE_BYTES], []).append(text)
+        self._held = b""
+
+    def feed(self, data: bytes) -> bytes:
+        """What may be shown after these further bytes; the end waits where a text may begin."""
+        self._held += data
+        spans = list(_merged(sorted(self._found())))
+        end = self._beginning()
+        for begin, after in reversed(spans):
+            if begin < end < after:
+                end = begin
+        if len(self._held) - end > HELD_BYTES:
+            end = len(self._held)
+        return self._shown(spans, end)
+
+    def rest(self) -> bytes:
+        """What may be shown of the end."""
+        return self._shown(list(_merged(sorted(self._found()))), len(self._held))
+
+    def _shown(self, spans: list[tuple[int, int]], end: int) -> bytes:
+        shown, at = [], 0
+        for begin, after in spans:
+            if after <= end:
+                shown += [self._held[at:begin], MASK]
+                at = after
+        shown.append(self._held[at:end])
+        self._held = self._held[end:]
+        return b"".join(shown)
+
+    def _found(self) -> Iterator[tuple[int, int]]:
+        held = self._held
+        if self._short is not None:
+            for match in self._short.finditer(held):
+                yield match.span(1)
+        if self._long:
+            for begin in range(len(held) - LINE_BYTES + 1):
+                for text in self._long.get(held[begin : begin + LINE_BYTES], ()):
+                    if held.startswith(text, begin):
+                        yield begin, begin + len(text)
+
+    def _beginning(self) -> int:
+        """From where on the end may be the beginning of a text."""
+        for begin in range(max(0, len(self._held) - self._longest + 1), len(self._held)):
+            end = self._held[begin:]
+            at = bisect_left(self._texts, end)
+            for text in self._texts[at : at + 2]:
+                if len(text) > len(end) and text.startswith(end):
+                    return begin
+        return len(self._held)
+
+
+def _merged(spans: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Those that overlap as one; sorted."""
+    last: tuple[int, int] | None = None
+    for begin, end in spans:
+        if last is not None and begin < last[1]:
+            last = last[0], max(last[1], end)
+            continue
+        if last is not None:
+            yield last
+        last = begin, end
+    if last is not None:
+        yield last
+
+
+def _pieces(text: str) -> Iterator[bytes]:
+    """As what a value may stand in a log: whole, as a part of a URL, and line by line."""
+    for whole in {text.strip("\r\n"), quote(text, safe="")}:
+        lines = [whole, *(line for line in whole.splitlines() if len(line) >= LINE_BYTES)]
+        for line in map(str.encode, lines):
+            for begin in range(0, len(line), PIECE_BYTES):
+                piece = line[begin : begin + PIECE_BYTES]
+                if len(line) <= PIECE_BYTES or len(piece) >= LINE_BYTES:
+                    yield piece
+
+
+class BuildLog(Protocol):
+    """Where a build's steps write; a context manager. `drain` after each step, when nothing of it
+    runs any longer."""
+
+    @property
+    def written_to(self) -> Path: ...
+
+    def drain(self) -> None: ...
+
+    def __enter__(self) -> object: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+def masked_log(log: Path, texts: Iterable[str]) -> BuildLog:
+    """The log in which these texts are masked; itself where there are none."""
+    texts = list(filter(None, texts))
+    return MaskedLog(log, Mask(texts)) if texts else PlainLog(log)
+
+
+class PlainLog(BuildLog):
+    """Steps write into it themselves."""
+
+    def __init__(self, log: Path) -> None:
+        self._log = log
+
+    @property
+    def written_to(self) -> Path:
+        return self._log
+
+    def drain(self) -> None:
+        pass
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+class MaskedLog(BuildLog):
+    """Steps write into a pipe beside the log, and the platform from there into the log."""
+
+    def __init__(self, log: Path, mask: Mask) -> None:
+        self._log = log
+        self._mask = mask
+        self._pipe = log.with_name(f"{log.name}.pipe")
+        self._ends: list[int] = []
+        self._failure: OSError | None = None
+
+    @property
+    def written_to(self) -> Path:
+        return self._pipe
+
+    def __enter__(self) -> None:
+        """Raises OSError."""
+        self._pipe.unlink(missing_ok=True)
+        os.mkfifo(self._pipe, 0o600)
+        # With an end of ours to write to, it never seems to have ended.
+        for flag in (os.O_RDONLY, os.O_WRONLY):
+            self._ends.append(os.open(self._pipe, flag | os.O_NONBLOCK | os.O_CLOEXEC))
+        asyncio.get_running_loop().add_reader(self._ends[0], self._read)
+
+    def __exit__(self, *_: object) -> None:
+        if self._ends:
+            asyncio.get_running_loop().remove_reader(self._ends[0])
+        for end in self._ends:
+            os.close(end)
+        self._ends.clear()
+        with suppress(OSError):
+            self._pipe.unlink()
+
+    def drain(self) -> None:
+        """Have the log have all that was written. Raises OSError where that could not be."""
+        while self._read():
+            pass
+        self._write(self._mask.rest())
+        if self._failure is not None:
+            raise self._failure
+
+    def _read(self) -> bool:
+        """Whether there may be more."""
+        try:
+            data = os.read(self._ends[0], _READ_BYTES)
+        except BlockingIOError:
+            return False
+        self._write(self._mask.feed(data))
+        return bool(data)
+
+    def _write(self, data: bytes) -> None:
+        try:
+            with self._log.open("ab") as log:
+                log.write(data)
+        except OSError as error:  # of a full disk: the step's end tells of it
+            self._failure = error
