@@ -26,6 +26,7 @@ from hotplate.platform.api.bentocloud.instance_types import InstanceTypeRoutes
 from hotplate.platform.api.bentocloud.logins import LoginRoutes
 from hotplate.platform.api.bentocloud.logs.pods import Pods
 from hotplate.platform.api.bentocloud.logs.tail import Tail
+from hotplate.platform.api.bentocloud.org_secrets import SecretRoutes
 from hotplate.platform.api.bentocloud.repositories import RepositoryRoutes
 from hotplate.platform.api.bentocloud.rollout_watchers import RolloutWatchers
 from hotplate.platform.api.bentocloud.tokens import TokenRoutes
@@ -81,6 +82,7 @@ def make_app(
     app.add_routes(TokenRoutes(store.tokens, controller).routes())
     app.add_routes(LoginRoutes(store.sign_ins, auth).routes())
     app.add_routes(SignInPages(store.sign_ins, auth, settings).routes())
+    app.add_routes(SecretRoutes(store.secrets, settings).routes())
     app.add_routes(not_implemented.routes())
     app.add_routes(InstanceTypeRoutes(controller).routes())
     app.add_routes(OrganizationRoutes(store, controller, settings).routes())

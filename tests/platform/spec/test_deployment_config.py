@@ -82,7 +82,7 @@ def test_a_config_that_is_sent_back_stays_the_same() -> None:
         ),
         ({"canary": {"versions": {}}}, "canary: Hotplate does not offer "),
         ({"dev": True}, "dev: Hotplate does not offer "),
-        ({"secrets": ["hf"]}, "secrets: Hotplate does not offer "),
+        ({"secrets": ["../hf"]}, r"secrets\[0\]: '../hf' is not a name"),
         ({"access_authorization": "yes"}, "access_authorization: 'yes' is not true or false"),
     ],
 )

@@ -10,8 +10,9 @@ from hotplate.autoscaler.errors import ScalingInvalid
 from hotplate.platform.errors import Invalid
 from hotplate.platform.spec.bento_manifest import service_names
 from hotplate.platform.spec.fields import Fields, suggestion
-from hotplate.platform.spec.not_offered import CANARY, CODE, SECRETS
+from hotplate.platform.spec.not_offered import CANARY, CODE
 from hotplate.platform.spec.reason_note import without_reason
+from hotplate.platform.spec.secret_content import secret_names
 from hotplate.platform.spec.service_config import check_overrides, check_service_config, merged
 from hotplate.platform.spec.variables import variables
 from hotplate.serving.replica.inside.reserved import is_reserved
@@ -33,13 +34,11 @@ def deployment_config(
         raise Invalid(f"canary: {CANARY}")
     if fields.flag("dev"):
         raise Invalid(f"dev: {CODE}")
-    if fields.values("secrets"):
-        raise Invalid(f"secrets: {SECRETS}")
     _check_declared(manifest)
     return {
         "access_authorization": fields.flag("access_authorization"),
         "envs": _envs(fields),
-        "secrets": [],
+        "secrets": secret_names(fields),
         "services": _services(fields, manifest, instance_types),
     }
 

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-SECRETS = (
-    "Hotplate does not offer secrets yet: pass the values as environment variables, for instance "
-    "with 'bentoml deploy --env NAME', which takes the value that NAME has where you run it"
-)
 CODE = (
     "Hotplate does not offer code spaces ('bentoml code', dev: true) yet: deploy the folder with "
     "'bentoml deploy . -n NAME', and after a change with "

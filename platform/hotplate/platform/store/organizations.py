@@ -23,6 +23,7 @@ from hotplate.platform.store.tables import (
     MembershipRow,
     OrganizationRow,
     RepositoryRow,
+    SecretRow,
     SignInRow,
     TokenRow,
     UserRow,
@@ -31,6 +32,8 @@ from hotplate.platform.store.tables import (
 
 NAMES_SHOWN = 5
 """Of many deployments, in a sentence."""
+MADE_BY_SOMEBODY = (DeploymentRow, SecretRow)
+"""What names its creator, who stays as long as it is there."""
 
 
 @dataclass(frozen=True)
@@ -181,11 +184,7 @@ def _rehome(session: Session, organization_id: int) -> None:
                 MembershipRow.organization_id != organization_id,
             )
             .limit(1)
-        ) or session.scalar(
-            select(DeploymentRow.organization_id)
-            .where(DeploymentRow.creator_id == user.id)
-            .limit(1)
-        )
+        ) or next(filter(None, (_made(session, row, user.id) for row in MADE_BY_SOMEBODY)), None)
         if other is None:
             session.delete(user)
         else:
@@ -193,9 +192,15 @@ def _rehome(session: Session, organization_id: int) -> None:
     session.flush()
 
 
+def _made(session: Session, row: type[DeploymentRow] | type[SecretRow], user_id: int) -> int | None:
+    """An organization in which the user has made such a thing."""
+    return session.scalar(select(row.organization_id).where(row.creator_id == user_id).limit(1))
+
+
 def _delete_contents(session: Session, organization_id: int) -> None:
-    """Deletes its bentos and models; their files go with the next sweep. All else refers to the
-    organization with `ON DELETE CASCADE`."""
+    """Deletes its bentos and models, whose files go with the next sweep, and its secrets, which
+    name who made them. All else refers to the organization with `ON DELETE CASCADE`."""
+    session.execute(delete(SecretRow).where(SecretRow.organization_id == organization_id))
     mine = select(RepositoryRow.id).where(RepositoryRow.organization_id == organization_id)
     session.execute(delete(ArtifactRow).where(ArtifactRow.repository_id.in_(mine)))
     session.execute(delete(RepositoryRow).where(RepositoryRow.organization_id == organization_id))

@@ -54,7 +54,9 @@ async def test_one_with_deployments_goes_by_force_only_and_leaves_nothing(
     operator: Cloud, cloud: Cloud, store: Store, controller: FakeController
 ) -> None:
     await cloud.push_bento()
-    await cloud.deploy()
+    content = {"type": "env", "items": [{"key": "TOKEN", "value": "x"}]}
+    await cloud.call("POST", "/api/v1/org_secrets", {"name": "hf", "content": content})
+    await cloud.deploy(secrets=["hf"])
     with pytest.raises(Refused, match=r"409.*has deployments \('echo'\)"):
         await operator.call("DELETE", f"{ROOT}/acme")
     (ending,) = store.organizations.delete("acme", force=True)  # a controller that is slow
@@ -74,6 +76,8 @@ async def test_one_with_deployments_goes_by_force_only_and_leaves_nothing(
     assert (made["members"], made["deployments"]) == (0, 0)
     async with Cloud(cloud.server, store, name="eve") as eve:
         assert (await eve.call("GET", "/api/v1/bentos"))["items"] == []
+        assert (await eve.call("GET", "/api/v1/org_secrets"))["items"] == []
+    assert store.secrets.encrypted() == 0
     assert "ada" not in [m.user.name for m in store.identities.members(eve.user.organization.id)]
 
 

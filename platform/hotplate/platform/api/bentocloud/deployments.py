@@ -22,13 +22,14 @@ from hotplate.platform.api.web.requests import (
     COUNT_MAX,
     body,
     caller,
+    check_cluster,
     organization,
     query_labels,
     query_number,
 )
 from hotplate.platform.api.web.settings import ApiSettings
 from hotplate.platform.controller.interface import ControllerApi
-from hotplate.platform.errors import Invalid, NotImplementedYet
+from hotplate.platform.errors import NotImplementedYet
 from hotplate.platform.log_format import events
 from hotplate.platform.processes.ports import is_everywhere
 from hotplate.platform.spec.annotations import check_annotations
@@ -219,9 +220,7 @@ class DeploymentRoutes:
         return [item["display_name"] for item in self._controller.instance_types()]
 
     def _check_cluster(self, request: web.Request) -> None:
-        asked, ours = request.query.get("cluster", ""), self._settings.cluster
-        if asked not in ("", ours):
-            raise Invalid(f"cluster: there is no {asked!r}; this installation is {ours!r}")
+        check_cluster(request, self._settings.cluster)
 
 
 async def named_deployment(deployments: Deployments, request: web.Request) -> Deployment:

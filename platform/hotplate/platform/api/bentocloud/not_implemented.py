@@ -9,11 +9,9 @@ from aiohttp import web
 
 from hotplate.platform.api.web.requests import Handler
 from hotplate.platform.errors import NotImplementedYet
-from hotplate.platform.spec.not_offered import CODE, SECRETS
+from hotplate.platform.spec.not_offered import CODE
 
 ROUTES = {
-    "/api/v1/org_secrets": SECRETS,
-    "/api/v1/org_secrets/{name}": SECRETS,
     "/api/v2/deployments/{name}/files": CODE,
 }
 

@@ -20,6 +20,7 @@ from hotplate.platform.store.records import (
     Repository,
     Revision,
     RolloutOutcome,
+    Secret,
     Token,
     User,
 )
@@ -66,14 +67,31 @@ def token(token: Token) -> Json:
     }
 
 
-def cluster(name: str, deployment: Deployment) -> Json:
-    """The installation, as the cluster of one deployment."""
-    tenant = deployment.organization
+def secret(secret: Secret, cluster_name: str) -> Json:
+    """Without its values: the client must not find the word `value`, or it prints it."""
+    content = secret.content
+    head = _resource("secret", secret.uid, secret.name, secret.created_at, secret.updated_at)
+    return head | {
+        "description": secret.description,
+        "creator": user(secret.creator),
+        "cluster": cluster(cluster_name, secret),
+        "content": {
+            "type": str(content.type),
+            "items": [{"key": item.key, "sub_path": item.sub_path} for item in content.items],
+            "path": content.path or None,
+            "stage": str(content.stage),
+        },
+    }
+
+
+def cluster(name: str, owned: Deployment | Secret) -> Json:
+    """The installation, as the cluster of a deployment or secret."""
+    tenant = owned.organization
     head = _resource("cluster", f"cluster-{name}", name, tenant.created_at, tenant.created_at)
     return head | {
         "description": "",
         "organization_name": tenant.name,
-        "creator": user(deployment.creator),
+        "creator": user(owned.creator),
         # Anything else makes the client add query parameters to the dashboard's address.
         "is_first": True,
     }

@@ -60,6 +60,13 @@ async def body(request: web.Request) -> Fields:
     return Fields(value)
 
 
+def check_cluster(request: web.Request, ours: str) -> None:
+    """Whether the query names no other cluster than this installation. Raises Invalid."""
+    asked = request.query.get("cluster", "")
+    if asked not in ("", ours):
+        raise Invalid(f"cluster: there is no {asked!r:.80}; this installation is {ours!r}")
+
+
 def query_number(request: web.Request, name: str, default: int) -> int:
     """A whole number of the query; the client sends an empty string for one that is not set."""
     text = request.query.get(name, "")
