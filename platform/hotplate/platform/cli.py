@@ -32,6 +32,7 @@ COMMANDS = {
     "quota": ("quota", "show or set the quotas of organizations"),
     "standby": ("standby", "show or set the warm processes that become replicas"),
     "cache": ("cache", "show what a running agent has cached, and fetch more"),
+    "migrate": ("migrate", "show or change the database's schema"),
     "control-plane": ("roles.control_plane", "run only the control plane (API and controller)"),
     "gateway": ("roles.gateway", "run only the gateway"),
     "agent": ("roles.agent", "run only this node's cache agent"),

@@ -11,10 +11,9 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
-from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, make_url, text
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import (
     ArgumentError,
     IntegrityError,
@@ -25,17 +24,13 @@ from sqlalchemy.exc import (
 from sqlalchemy.orm import Session
 
 from hotplate.platform.errors import StoreFailed
+from hotplate.platform.store import schema
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-MIGRATIONS = Path(__file__).parent / "migrations"
-
 BUSY_TIMEOUT_MS = 10_000
 """How long SQLite waits for another process (a command line) to end its transaction."""
-
-MIGRATION_LOCK = 7_100_799
-"""An arbitrary number: PostgreSQL's advisory lock that one migrating process holds."""
 
 RACE_ATTEMPTS = 5
 """Another process can take a name or port between our look and our insert; then look again."""
@@ -46,13 +41,8 @@ class Database:
 
     def __init__(self, url: str) -> None:
         """Opens the database and brings its schema up to date. Blocks. Raises StoreFailed."""
-        try:
-            self._engine = _engine(make_url(url))
-            with self._engine.begin() as connection:
-                _migrate(connection)
-        except (SQLAlchemyError, ValueError, ImportError) as error:
-            why = " ".join(str(getattr(error, "orig", error)).split())
-            raise StoreFailed(f"the database {_shown(url)} cannot be opened ({why})") from error
+        with opening(url) as self._engine:
+            schema.bring_up(self._engine)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="store")
         self._joint: ContextVar[Session | None] = ContextVar("joint", default=None)
         self.failed = False
@@ -128,6 +118,21 @@ class StorePart:
         return await self._database.run(call, *args, **kwargs)
 
 
+@contextmanager
+def opening(url: str) -> Iterator[Engine]:
+    """The database's engine, which stays when nothing fails until it is disposed of; and what is
+    done with it before it is used. Raises StoreFailed, which names the database."""
+    engine: Engine | None = None
+    try:
+        engine = _engine(make_url(url))
+        yield engine
+    except (SQLAlchemyError, ValueError, ImportError) as error:
+        if engine is not None:
+            engine.dispose()
+        why = " ".join(str(getattr(error, "orig", error)).split())
+        raise StoreFailed(f"the database {_shown(url)} cannot be opened ({why})") from error
+
+
 def _engine(url: URL) -> Engine:
     if url.drivername == "postgresql":
         return create_engine(url.set(drivername="postgresql+psycopg"), pool_pre_ping=True)
@@ -159,25 +164,3 @@ def _begin_immediate(connection: Connection) -> None:
     # A transaction that reads first and writes later fails at once when another process wrote
     # in between, whatever the busy timeout. Taking the write lock first makes it wait instead.
     connection.exec_driver_sql("BEGIN IMMEDIATE")
-
-
-def _migrate(connection: Connection) -> None:
-    if connection.dialect.name == "postgresql":
-        connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": MIGRATION_LOCK})
-    if _revision(connection) != head():
-        # Only another schema needs it: to import Alembic takes longer than all else here.
-        from hotplate.platform.store.migrations.upgrade import upgrade
-
-        upgrade(connection, MIGRATIONS)
-
-
-def head() -> str:
-    """The revision that the code is written for: the last of the migrations, by their names."""
-    return max(path.name for path in MIGRATIONS.glob("versions/v*.py"))[1:5]
-
-
-def _revision(connection: Connection) -> str:
-    """That of the schema; empty = there is none."""
-    if not inspect(connection).has_table("alembic_version"):
-        return ""
-    return str(connection.scalar(text("SELECT version_num FROM alembic_version")))

@@ -7,6 +7,24 @@ from alembic import op
 
 revision = "0001"
 down_revision = None
+compatible = False
+
+TABLES = (
+    "organizations",
+    "users",
+    "tokens",
+    "keys",
+    "repositories",
+    "artifacts",
+    "uploads",
+    "deployments",
+    "revisions",
+    "decisions",
+    "events",
+    "cold_starts",
+    "learnt",
+)
+"""Each after those that it names."""
 
 
 def upgrade() -> None:
@@ -14,6 +32,11 @@ def upgrade() -> None:
     _artifacts()
     _deployments()
     _history()
+
+
+def downgrade() -> None:
+    for name in reversed(TABLES):
+        op.drop_table(name)
 
 
 def _identities() -> None:

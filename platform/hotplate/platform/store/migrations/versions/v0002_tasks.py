@@ -7,6 +7,7 @@ from alembic import op
 
 revision = "0002"
 down_revision = "0001"
+compatible = True
 
 
 def upgrade() -> None:
@@ -35,3 +36,7 @@ def upgrade() -> None:
         sa.Column("answer_bytes", sa.BigInteger(), nullable=False),
         sa.Column("answer_part", sa.Integer(), nullable=False),
     )
+
+
+def downgrade() -> None:
+    op.drop_table("tasks")

@@ -7,6 +7,7 @@ from alembic import op
 
 revision = "0004"
 down_revision = "0003"
+compatible = True
 
 
 def upgrade() -> None:
@@ -32,3 +33,8 @@ def upgrade() -> None:
         sa.Column("ready", sa.Integer(), nullable=False),
         sa.Column("starting", sa.Integer(), nullable=False),
     )
+
+
+def downgrade() -> None:
+    op.drop_table("demands")
+    op.drop_column("decisions", "inputs")

@@ -7,6 +7,7 @@ from alembic import op
 
 revision = "0005"
 down_revision = "0004"
+compatible = True
 
 AMOUNTS = ("replicas", "gpus", "cpus", "memory_bytes", "standby")
 
@@ -25,3 +26,8 @@ def upgrade() -> None:
     )
     with op.batch_alter_table("deployments") as deployments:
         deployments.add_column(sa.Column("least", sa.JSON(), nullable=False, server_default="{}"))
+
+
+def downgrade() -> None:
+    op.drop_column("deployments", "least")
+    op.drop_table("quotas")

@@ -7,6 +7,7 @@ from alembic import op
 
 revision = "0009"
 down_revision = "0008"
+compatible = True
 
 
 def upgrade() -> None:
@@ -15,3 +16,8 @@ def upgrade() -> None:
         starts.add_column(
             sa.Column("forked", sa.Boolean(), nullable=False, server_default=sa.false())
         )
+
+
+def downgrade() -> None:
+    op.drop_column("cold_starts", "forked")
+    op.drop_column("cold_starts", "pool")

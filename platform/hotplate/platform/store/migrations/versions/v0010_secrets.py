@@ -7,6 +7,7 @@ from alembic import op
 
 revision = "0010"
 down_revision = "0009"
+compatible = True
 
 
 def upgrade() -> None:

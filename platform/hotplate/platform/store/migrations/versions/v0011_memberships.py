@@ -7,6 +7,7 @@ from alembic import op
 
 revision = "0011"
 down_revision = "0010"
+compatible = False
 
 
 def upgrade() -> None:
