@@ -7,6 +7,7 @@ import json
 
 from aiohttp import WSCloseCode, web
 
+from hotplate.serving.gateway.protocol.headers import GATEWAY_FIELD
 from hotplate.serving.gateway.protocol.routes import DemandReport, Route, RouteDemand, RouteTable
 from tests.support.ports import free_port
 
@@ -19,6 +20,8 @@ class ControlPlane:
     def __init__(self) -> None:
         self.port = free_port()
         self.reports: list[DemandReport] = []
+        self.newest: dict[str, DemandReport] = {}
+        """The last report of each gateway, by its id."""
         self.sockets: list[web.WebSocketResponse] = []
         self.opened = 0
         self._runner: web.AppRunner | None = None
@@ -65,8 +68,9 @@ class ControlPlane:
         self.opened += 1
         self.sockets.append(socket)
         async for message in socket:
-            self.reports.append(
-                DemandReport.from_json(json.loads(message.data), asyncio.get_running_loop().time())
-            )
+            now = asyncio.get_running_loop().time()
+            report = DemandReport.from_json(json.loads(message.data), now)
+            self.reports.append(report)
+            self.newest[request.headers.get(GATEWAY_FIELD, "")] = report
         self.sockets.remove(socket)
         return socket

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
+from hotplate.serving.gateway.admission.version_routes import with_versions
 from hotplate.serving.gateway.fleet.backup_keeper import BackupKeeper
 from hotplate.serving.gateway.fleet.connection_backup import ConnectionBackup
 from hotplate.serving.gateway.fleet.handover import Inbox, hand_over
@@ -105,22 +106,23 @@ class Gateway:
         that stops applies no more tables."""
         if self._stopping:
             return
-        named = {route.name for route in table.routes}
-        for name, server in self._servers.items():
-            if name not in named and not server.closing:
-                server.stop(f"{name} is no longer served.")
-                if name in self._ownerships:
-                    self._ownerships[name].end()
+        routes = with_versions(table.routes)
+        named = {route.name for route in routes}
+        removed = [name for name in self._servers if name not in named]
+        self._stop([name for name in removed if self._servers[name].main is None])
         self._forget_ended()
         if self.fleet is not None:
             self.fleet.serve(named)
             self.fleet.look()
-        for route in table.routes:
+        for route in routes:
             await self._serve(route)
         # An address may have become free only by a route that comes later in the table.
-        for route in table.routes:
+        for route in routes:
             if self._servers[route.name].error:
                 await self._serve(route)
+        self._lead(routes)
+        self._stop(removed)  # versions, now that nothing more is given to them
+        self._forget_ended()
         self.version = table.version
 
     def report(self) -> DemandReport:
@@ -170,6 +172,20 @@ class Gateway:
             self.fleet.leave()
         if self._access_log is not None:
             self._access_log.close()
+
+    def _stop(self, names: Iterable[str]) -> None:
+        for name in names:
+            server = self._servers.get(name)
+            if server is not None and not server.closing:
+                server.stop(f"{name} is no longer served.")
+                if name in self._ownerships:
+                    self._ownerships[name].end()
+
+    def _lead(self, routes: Sequence[Route]) -> None:
+        """Has public routes know the routes of their versions, and these their public routes."""
+        for route in routes:
+            versions = {version.id: self._servers[version.route] for version in route.versions}
+            self._servers[route.name].lead(versions)
 
     async def _retire(self, fleet: Fleet) -> None:
         """Hands over to other gateways what they serve too."""

@@ -7,6 +7,7 @@
 │   ├── UnknownCoding     501  a transfer coding other than chunked
 │   └── MethodRefused     501  CONNECT
 ├── BadTimeout            400  X-Request-Timeout-Seconds is no positive number
+├── UnknownVersion        400  Hotplate-Version names no version of the deployment
 ├── Unauthorized          401  no or a wrong bearer token
 ├── PageRefused           403  a web page calls where only services may
 ├── CrossSite             403  a page of another origin calls, which CORS does not allow
@@ -96,6 +97,13 @@ class BadTimeout(GatewayError):
     """The caller's own time limit cannot be read. Correct the header, or leave it out."""
 
     code = "bad_timeout"
+    status = 400
+
+
+class UnknownVersion(GatewayError):
+    """The request names a version that the deployment does not have, now or any longer."""
+
+    code = "unknown_version"
     status = 400
 
 

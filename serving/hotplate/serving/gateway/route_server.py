@@ -11,11 +11,12 @@ The way of a request is in `proxy/`; the queue and the replicas' connections are
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from hotplate.serving.gateway.admission.gate import admit_again
-from hotplate.serving.gateway.admission.task_routes import DOCS_PATH
+from hotplate.serving.gateway.admission.task_routes import DOCS_PATH, task_call
 from hotplate.serving.gateway.admission.terms import Local, Terms
+from hotplate.serving.gateway.admission.version_choice import VersionChoice
 from hotplate.serving.gateway.callers.connections import CallerConnections
 from hotplate.serving.gateway.callers.host import Host
 from hotplate.serving.gateway.callers.route_listener import Peers
@@ -67,9 +68,15 @@ class RouteServer(Host):
         self.heads = HeadCache()
         self.task_exchanges: TaskExchanges | None = None
         """None = its tasks are with its replicas, like everything else."""
+        self.choice: VersionChoice | None = None
+        """Which requests go to other versions' routes; None = all are its own."""
+        self.versions: Mapping[str, RouteServer] = {}
+        """The routes of the versions beside this one, by id; they have no callers of their own."""
+        self.main: RouteServer | None = None
+        """The public route of the deployment of which this is a version's."""
         self.callers = CallerConnections(
             self,
-            ended=self._check_ended,
+            ended=self.check_ended,
             error_changed=lambda: dispatcher.changed(COUNTS),
             peers=peers,
         )
@@ -90,17 +97,26 @@ class RouteServer(Host):
     def follow(self, route: Route) -> None:
         """Follows a new configuration, except for its address, without ending what runs."""
         self._ended.clear()
+        if not route.versions:
+            self.choice = None
+        elif self.choice is None or not self.choice.is_of(route):
+            self.choice = VersionChoice(route)
+        version = route.version.encode()
+        self.context.version_line = b"Hotplate-Version: %b\r\n" % version if version else b""
         self.dispatcher.follow(route)
         self.bodies.slot_freed()
-        self._check_ended()
+        self.check_ended()
 
     def stop(self, message: str) -> None:
         """Accepts no more requests and refuses those that wait; `ended` returns when the rest is
-        done."""
-        self.dispatcher.close(message)
+        done. What waits for a version that ends goes to `main`."""
+        if self.main is not None and not self.main.closing:
+            self.dispatcher.hand_back()
+        else:
+            self.dispatcher.close(message)
         self.callers.drain()
         self.dispatcher.changed(COUNTS)
-        self._check_ended()
+        self.check_ended()
 
     @property
     def draining(self) -> bool:
@@ -150,7 +166,17 @@ class RouteServer(Host):
 
     # Requests
 
+    def lead(self, versions: Mapping[str, RouteServer]) -> None:
+        """These are the routes of the versions beside it from now on."""
+        self.versions = versions
+        for server in versions.values():
+            server.main = self
+
     def exchange(self, caller: Caller, request: RequestHead) -> Exchange:
+        if self.choice is not None:
+            chosen = self._server_of(request, self.choice.of(request))
+            if chosen is not self:
+                return chosen.exchange(caller, request)
         exchange: Exchange | None = None
         route, kept = self.dispatcher.route, self.task_exchanges
         if kept is not None and (route.tasks or request.path.endswith(DOCS_PATH)):
@@ -162,7 +188,9 @@ class RouteServer(Host):
         return exchange
 
     def begin(self, exchange: Exchange, now: float) -> None:
-        dispatcher = self.dispatcher
+        if exchange.dispatcher.closing:
+            self._leave_ended_version(exchange)
+        context, dispatcher = exchange.context, exchange.dispatcher
         exchange.relayed = dispatcher.route.relayed
         exchange.begun_at = exchange.begun_at or now
         try:
@@ -175,7 +203,7 @@ class RouteServer(Host):
             if caller is not None:
                 caller.answer_local(terms)
             return
-        if exchange.serve_elsewhere(terms, ready=self.queue.ready):
+        if exchange.serve_elsewhere(terms, ready=dispatcher.queue.ready):
             return
         exchange.prefix = terms.prefix
         ticket: Ticket[Waiter] = Ticket(
@@ -190,27 +218,55 @@ class RouteServer(Host):
         )
         exchange.ticket = ticket
         if not exchange.request_done and exchange.request.has_body:
-            self.bodies.began(exchange)
+            context.bodies.began(exchange)
         dispatcher.submit(ticket, now)
         if ticket.state == WAITING:
-            self.bodies.requests_wait(now)
+            context.bodies.requests_wait(now)
 
     def waits_for_body(self, exchange: Exchange) -> bool:
+        if exchange.dispatcher.closing:
+            self._leave_ended_version(exchange)
         try:
             terms = self._admit(exchange)
         except GatewayError:
             return False
-        return not self.dispatcher.closing and isinstance(terms, Terms) and terms.needs_slot
+        return not exchange.dispatcher.closing and isinstance(terms, Terms) and terms.needs_slot
 
     def slot_freed(self) -> None:
         self.bodies.slot_freed()
-        self._check_ended()
+        self.check_ended()
+
+    def check_ended(self) -> None:
+        """Whether it has ended may have changed."""
+        if self.draining and self.queue.idle and not self._has_callers:
+            self._release_all()
+            self._ended.set()
+        if self.versions:
+            for server in self.versions.values():
+                server.check_ended()
 
     # Inside
 
+    def _server_of(self, request: RequestHead, version: str) -> RouteServer:
+        """The route that serves a request of this version. One about an earlier task is served by
+        any version that has such tasks."""
+        chosen = self.versions.get(version, self)
+        if self.task_exchanges is not None:
+            for server in (chosen, self, *self.versions.values()):
+                call = task_call(server.route, request)
+                if call is not None and (server is chosen or call.is_about_earlier):
+                    return server
+        return chosen
+
+    def _leave_ended_version(self, exchange: Exchange) -> None:
+        """The request's route takes no more; if that is a version's, `main` serves it."""
+        main = self if self.main is None else self.main
+        if exchange.context is not main.context and not main.closing:
+            exchange.move_to(main.context)
+
     def _terms(self, exchange: Exchange, now: float) -> Local | Terms:
         """The terms of a request whose turn has come. Raises GatewayError."""
-        dispatcher = self.dispatcher
+        dispatcher = exchange.dispatcher
         if exchange.refused is not None:
             raise exchange.refused
         if exchange.due_at <= now:
@@ -220,18 +276,21 @@ class RouteServer(Host):
         return self._admit(exchange)
 
     def _admit(self, exchange: Exchange) -> Local | Terms:
+        dispatcher = exchange.dispatcher
         return admit_again(
-            self.dispatcher.route,
+            dispatcher.route,
             exchange.request,
-            ready=self.queue.ready,
-            limits=self.dispatcher.limits,
+            ready=dispatcher.queue.ready,
+            limits=dispatcher.limits,
             task=exchange.task,
         )
 
-    def _check_ended(self) -> None:
-        if self.draining and self.queue.idle and not self.callers:
-            self._release_all()
-            self._ended.set()
+    @property
+    def _has_callers(self) -> bool:
+        """Whether anybody may still send it requests. Those of a version that ends go to `main`."""
+        if self.callers:
+            return True
+        return self.main is not None and not self.closing and bool(self.main.callers)
 
     def _release_all(self) -> None:
         self.dispatcher.stop()

@@ -38,7 +38,8 @@ class Pair:
         # A name that the second one inherits, so that ownership moves when it comes.
         self._fleets = [Fleet(folder, started_at) for started_at in (1.0, 2.0)]
         self.name = next(name for n in NAMES if self._second_owns(name := f"acme/{n}"))
-        self.changes: dict[str, Any] = {}
+        self.beside: tuple[Route, ...] = ()
+        """Other routes of every table."""
 
     def _second_owns(self, name: str) -> bool:
         ids = [fleet.id for fleet in self._fleets]
@@ -63,7 +64,7 @@ class Pair:
         replicas = (ReplicaRoute("r1", self.backend.address, 1),)
         route = Route(self.name, "127.0.0.1", self.ports[number], replicas=replicas)
         gateway = self.gateways[number]
-        table = RouteTable(gateway.version + 1, (replace(route, **changes),))
+        table = RouteTable(gateway.version + 1, (replace(route, **changes), *self.beside))
         await gateway.apply(table)
 
     async def caller(self, number: int) -> Caller:
@@ -77,7 +78,12 @@ class Pair:
         await self.owned_by_second()
 
     async def owned_by_second(self) -> None:
-        await until(lambda: {g.owner(self.name) for g in self.gateways} == {self._fleets[1].id})
+        await until(lambda: {g.owner(self.name) for g in self.gateways} == {self.owner})
+
+    @property
+    def owner(self) -> str:
+        """The second one, once it has joined."""
+        return self._fleets[1].id
 
     def queue(self, gateway: Gateway) -> Any:
         server = gateway.server(self.name)

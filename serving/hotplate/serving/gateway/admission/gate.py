@@ -34,6 +34,7 @@ from hotplate.serving.gateway.admission.cors import is_preflight, preflight
 from hotplate.serving.gateway.admission.internal_callers import is_the_secret, refuse_strangers
 from hotplate.serving.gateway.admission.task_routes import TaskCall
 from hotplate.serving.gateway.admission.terms import Admitted, Local, Terms
+from hotplate.serving.gateway.admission.version_choice import refuse_unknown_version
 from hotplate.serving.gateway.errors import (
     BadTimeout,
     BodyTooLarge,
@@ -76,8 +77,8 @@ def admit(
     """The terms for one request on `route`. `ready` says whether a replica takes requests; `task`
     is set for a call of a kept task, whose state is reported in any case.
 
-    Raises Misdirected, CrossSite, Unauthorized, PageRefused, RouteRefused, PathReserved,
-    PickleRefused, BodyTooLarge, NotReady or BadTimeout.
+    Raises Misdirected, CrossSite, Unauthorized, PageRefused, UnknownVersion, RouteRefused,
+    PathReserved, PickleRefused, BodyTooLarge, NotReady or BadTimeout.
     """
     reads = request.method in (b"GET", b"HEAD")
     if reads and request.path in ALIVE_PATHS:
@@ -93,6 +94,8 @@ def admit(
         _check_page(route, request, limits.hosts)
     if route.token_digests is not None:
         _authorize(request.authorization, route.token_digests)
+    if route.versions:
+        refuse_unknown_version(route, request)
     if route.refuse and not (task is not None and task.outlasts):
         raise RouteRefused(route.refuse)
     if request.path.startswith(RESERVED_PREFIX):

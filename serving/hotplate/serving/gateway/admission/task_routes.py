@@ -38,6 +38,11 @@ class TaskCall(NamedTuple):
         return self.verb in STARTING
 
     @property
+    def is_about_earlier(self) -> bool:
+        """Whether it names a task that was submitted earlier, to whichever version."""
+        return self.verb in OUTLASTING or self.verb == "retry"
+
+    @property
     def outlasts(self) -> bool:
         """Whether it is answered in any state of the deployment, because it asks about an earlier
         task."""

@@ -199,7 +199,7 @@ class Downstream(CallerTransport):
 
     def resume_writing(self) -> None:
         self.write_paused = False
-        self.context.bodies.write_unblocked(self)
+        self._blocked.write_unblocked(self)
         active = self.turns.active
         if active is not None and active.upstream is not None:
             active.upstream.resume_reading()
@@ -211,7 +211,7 @@ class Downstream(CallerTransport):
         self._reader = None  # it refers to this connection; no cycle is left to the collector
         self._lost(self)
         if self.write_paused:
-            self.context.bodies.write_unblocked(self)
+            self._blocked.write_unblocked(self)
         if self._lingering is not None:
             self._lingering.cancel()
         if self._half_close is not None:
@@ -289,7 +289,7 @@ class Downstream(CallerTransport):
             if reading.request.expects_continue and not reading.received:
                 self.send_continue()
         much = reading.received >= self._limits.read_ahead_bytes
-        if much and self.context.bodies.lends(reading):
+        if much and reading.context.bodies.lends(reading):
             return True
         self._await(reading)
         return False
@@ -301,10 +301,10 @@ class Downstream(CallerTransport):
         if before is not exchange:
             self.turns.stop_waiting()
             if before is not None:
-                self.context.bodies.forget(before)
+                before.context.bodies.forget(before)
             if exchange is not None:
                 self.turns.wait_for_body(exchange)
-                self.context.bodies.expect(exchange)
+                exchange.context.bodies.expect(exchange)
         return before
 
     def _stop_awaiting(self) -> None:

@@ -24,7 +24,8 @@ def local_answer(exchange: Exchange, local: Local, retry_after_s: float | None) 
         http10=request.http10,
         request_id=exchange.request_id,
         retry_after_s=retry_after_s,
-        more=local.lines or answer_lines(context.dispatcher.route.cors, request),
+        more=context.version_line
+        + (local.lines or answer_lines(context.dispatcher.route.cors, request)),
     )
 
 

@@ -34,6 +34,8 @@ class CallerTransport(Caller):
         self._timeouts = Timeouts(self._limits)
         self._loop = context.loop
         self._transport: asyncio.Transport
+        self._blocked = context.bodies
+        """What knows that the caller takes nothing more of its response."""
         self._paused_at = 0.0
         self._idle_since = self._loop.time()
 
@@ -113,7 +115,9 @@ class CallerTransport(Caller):
     def pause_writing(self) -> None:
         self.write_paused = True
         self._timeouts.full(self._loop.time(), self.unsent_bytes)
-        self.context.bodies.write_blocked(self)
+        active = self.turns.active
+        self._blocked = self.context.bodies if active is None else active.context.bodies
+        self._blocked.write_blocked(self)
 
     def _pause_reading(self, paused: bool) -> None:
         if paused == self.read_paused or self._transport.is_closing():

@@ -24,6 +24,7 @@ from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
 
+from hotplate.serving.gateway.protocol.routes import VERSION
 from hotplate.serving.gateway.sockets.proof import Proof
 
 MEMBER = ".gateway"
@@ -266,9 +267,11 @@ def file_name(text: str) -> str:
 
 
 def rendezvous_owner(deployment: str, gateways: Iterable[str]) -> str:
-    """The gateway that should own the deployment (rendezvous hashing); empty = there are none."""
+    """The gateway that should own the deployment (rendezvous hashing); empty = there are none. A
+    version's route goes to the owner of its deployment, which chooses the version."""
+    key = deployment.partition(VERSION)[0]
 
     def weight(gateway: str) -> bytes:
-        return blake2b(f"{gateway}\0{deployment}".encode(), digest_size=8).digest()
+        return blake2b(f"{gateway}\0{key}".encode(), digest_size=8).digest()
 
     return max(gateways, key=weight, default="")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hotplate.serving.gateway.protocol.headers import DUE, SECRET, TASK_ID
+from hotplate.serving.gateway.protocol.headers import DUE, SECRET, TASK_ID, VERSION_FIELD
 
 Field = tuple[bytes, bytes]
 
@@ -57,6 +57,7 @@ NO_TRAILERS = NOT_PASSED_ON | {
     b"range",
     b"set-cookie",
     b"www-authenticate",
+    VERSION_FIELD,
 }
 """Fields that decide how a message is read, sent on or admitted must not come after it (RFC 9110,
 6.5)."""

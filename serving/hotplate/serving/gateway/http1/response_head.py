@@ -17,7 +17,7 @@ from hotplate.serving.gateway.http1.fields import (
     without,
 )
 from hotplate.serving.gateway.http1.request_head import RequestHead
-from hotplate.serving.gateway.protocol.headers import ANSWER_BYTES
+from hotplate.serving.gateway.protocol.headers import ANSWER_BYTES, VERSION_FIELD
 
 REASON = re.compile(rb"[\t\x20-\x7e\x80-\xff]*")
 REASONS = {
@@ -119,6 +119,11 @@ class ResponseHead:
         return b"".join(lines), b"\r\n\r\n", chunked, keep_alive
 
 
+def with_line(head: bytes, line: bytes) -> bytes:
+    """A written head with one more line, which is whole."""
+    return head[:-2] + line + b"\r\n"
+
+
 def is_interim(status: int) -> bool:
     """Whether another head follows. Raises ValueError if it is no status."""
     if status < 100:
@@ -127,10 +132,17 @@ def is_interim(status: int) -> bool:
 
 
 def read_response(
-    status: int, reason: bytes, fields: Sequence[Field], *, keep_alive: bool, worker: bool
+    status: int,
+    reason: bytes,
+    fields: Sequence[Field],
+    *,
+    keep_alive: bool,
+    worker: bool,
+    relayed: bool = False,
 ) -> ResponseHead:
     """Reads the head of a replica's response; `keep_alive` is the parser's result. Only our
-    `worker` is trusted to say how much of its body is for the caller."""
+    `worker` is trusted to say how much of its body is for the caller, and only another gateway that
+    has `relayed` it, which version has answered."""
     known: dict[bytes, bytes] = {}
     lines: list[bytes] = []
     has_request_id = False
@@ -138,6 +150,8 @@ def read_response(
         key = name.lower()
         if key in HOP_BY_HOP or key in (b"content-length", ANSWER_BYTES):
             known[key] = known[key] + b", " + value if key in known else value
+            continue
+        if key == VERSION_FIELD and not relayed:
             continue
         if key == b"x-request-id":
             has_request_id = True

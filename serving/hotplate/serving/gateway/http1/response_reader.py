@@ -186,6 +186,7 @@ class ResponseReader:
             self._fields,
             keep_alive=self._parser.should_keep_alive(),
             worker=self._worker,
+            relayed=self._announces_start and not self._worker,
         )
         self._fields = []  # of trailers, from here on
         if status == 101 and not self._upgrade:

@@ -22,5 +22,7 @@ def forwarded_route(route: Route, socket: Path | None) -> Route:
         hold_limit_s=FOREVER_S,
         token_digests=None,
         refuse="",
+        versions=(),
+        version="" if route.versions else route.version,
         relayed=True,
     )

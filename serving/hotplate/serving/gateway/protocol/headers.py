@@ -15,6 +15,9 @@ SECRET = b"hotplate-secret"
 DUE = b"hotplate-due"
 """From a gateway to the owner of a route: when the response is due, in seconds of the machine's
 monotonic clock, for a request that waited with an earlier owner."""
+VERSION_FIELD = b"hotplate-version"
+"""Chooses in a request, and tells in a response, which version of a deployment with a canary
+answers. The request's goes on to the replica; a replica's own is dropped."""
 ANSWER_BYTES = b"hotplate-answer-bytes"
 """From our worker, in place of a length: how much of the response is for the caller; its end comes
 when the handler has ended (`replica/inside/patches/hooks.py`)."""

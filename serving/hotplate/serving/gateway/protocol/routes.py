@@ -124,6 +124,9 @@ class Route:
     """One of `RouteType`."""
     route_by: str = ""
     """The header field or parameter; a request without a value goes to `main`."""
+    version: str = ""
+    """The version that its responses name, where the deployment has a canary; the gateway sets it
+    (`admission/version_routes.py`)."""
     refuse: str = ""
     """When not empty, every request is refused with 503 and this sentence (terminated, failed)."""
 

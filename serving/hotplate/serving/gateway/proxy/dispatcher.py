@@ -71,6 +71,8 @@ class Dispatcher:
         )
         self.closing = False
         """It takes no new requests."""
+        self._hands_back = False
+        """Requests that lose their place while it closes are submitted again, to another route."""
         self.refused = 0
         """Requests that the queue refused or gave up."""
         self._changed = changed
@@ -93,7 +95,7 @@ class Dispatcher:
             self._withdraw_tasks()
         waiting = self.queue.waiting.clear() if turned else ()
         self.route = route
-        self.closing = False
+        self.closing = self._hands_back = False
         self.queue.set_limits(route.queue_limit, route.queue_limit_bytes, dict(route.weights))
         self._follow_replicas()
         for ticket in waiting:  # another gateway decides from now on, and on other terms
@@ -108,6 +110,14 @@ class Dispatcher:
         """Takes no new requests and refuses those that wait; those that run go on."""
         self.closing = True
         self._refuse_waiting(lambda: RouteClosed(message, retry_after_s=1))
+
+    def hand_back(self) -> None:
+        """Takes no new requests and has those that wait submitted again, which finds another route
+        for them; those that run go on."""
+        self.closing = self._hands_back = True
+        for ticket in self.queue.waiting.clear():
+            ticket.waiter.ticket = None
+            ticket.waiter.resubmit(ticket.ends_at if self.queue.ready else inf)
 
     def stop(self) -> None:
         """Closes every idle connection, and stops the timer."""
@@ -206,6 +216,10 @@ class Dispatcher:
         """The request may be sent again, to any replica: it becomes first in line."""
         ticket = waiter.ticket
         assert ticket is not None and ticket.replica is not None
+        if self._hands_back:
+            self.withdraw(waiter)
+            waiter.resubmit(ticket.ends_at)
+            return
         if self.closing:
             waiter.fail(RouteClosed(f"{self.route.name} is no longer served."))
             return

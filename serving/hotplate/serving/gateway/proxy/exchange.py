@@ -19,7 +19,7 @@ from hotplate.serving.gateway.admission.terms import Terms
 from hotplate.serving.gateway.errors import DeadlineExceeded, GatewayError, ReplicaFailed
 from hotplate.serving.gateway.http1.fields import Field, last_chunk
 from hotplate.serving.gateway.http1.request_head import WEBSOCKET, RequestHead
-from hotplate.serving.gateway.http1.response_head import ResponseHead
+from hotplate.serving.gateway.http1.response_head import ResponseHead, with_line
 from hotplate.serving.gateway.proxy.caller import Caller
 from hotplate.serving.gateway.proxy.forwarding import Forwarding
 from hotplate.serving.gateway.proxy.retry import (
@@ -121,6 +121,8 @@ class Exchange(Forwarding):
         data, self.chunked_out, self.keep_alive = head.to_caller(
             self.request, self.request_id, keep_alive=keep_alive
         )
+        if self.context.version_line and not self.relayed:  # its owner has named it
+            data = with_line(data, self.context.version_line)
         self.phase = ANSWERED
         if not self.request.upgrade:
             self._drop_body()
@@ -182,6 +184,8 @@ class Exchange(Forwarding):
             data, _, self.keep_alive = head.to_caller(
                 self.request, self.request_id, keep_alive=keep_alive
             )
+            if self.context.version_line and not self.relayed:
+                data = with_line(data, self.context.version_line)
             self.phase = ANSWERED
             self.status = head.status
             self.count_answer(kind_of(head.status))

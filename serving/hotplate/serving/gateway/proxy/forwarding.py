@@ -60,6 +60,11 @@ class Forwarding(Upload):
         self.parts: PartWatch | None = None
         """What checks the parts of the body; None = there are none, or they may be anything."""
 
+    def move_to(self, context: RouteContext) -> None:
+        """It goes to the replicas of another route, before it has a place in a queue."""
+        self.context = context
+        self.dispatcher = context.dispatcher
+
     # The caller's side
 
     def take_body(self, data: bytes) -> None:

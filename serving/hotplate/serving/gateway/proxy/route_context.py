@@ -20,6 +20,8 @@ class RouteContext:
         self.bodies = BodyGate(dispatcher)
         self.hangups = Hangups(dispatcher)
         self.access_log = access_log
+        self.version_line = b""
+        """The header line with the version of its responses; empty = there is no canary."""
         self._id_prefix = secrets.token_hex(6).encode()
         self._ids = 0
 

@@ -50,6 +50,8 @@ class TaskOffer(NamedTuple):
     """Whether another gateway had started it and is gone."""
     organization: str = ""
     priority: int = USUAL_PRIORITY
+    version: str = ""
+    """The version to which it was submitted; empty = `main`, or there was no canary."""
 
 
 class Submission(Protocol):
@@ -82,7 +84,7 @@ class ControlPlaneClient:
         self, route: str, call: TaskCall, submission: Submission | None, **turn: str
     ) -> AsyncIterator[Frame]:
         """The control plane's response to a call of a task route, or of `DOCS`; `turn` is the
-        organization and priority of a submitted task. Raises TasksAway."""
+        organization, priority and version of a submitted task. Raises TasksAway."""
         params = {"route": route, "path": call.path, **turn}
         if call.task_id is not None:
             params["task_id"] = call.task_id
@@ -168,6 +170,7 @@ def _offer(data: Mapping[str, Any]) -> TaskOffer:
         data["lost"],
         data.get("organization", ""),
         data.get("priority", USUAL_PRIORITY),
+        data.get("version", ""),
     )
 
 

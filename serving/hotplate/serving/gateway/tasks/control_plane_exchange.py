@@ -13,6 +13,8 @@ from hotplate.serving.gateway.errors import GatewayError, ShareFull, TasksAway
 from hotplate.serving.gateway.http1.fields import Field
 from hotplate.serving.gateway.http1.request_head import RequestHead
 from hotplate.serving.gateway.protocol.frames import framed
+from hotplate.serving.gateway.protocol.routes import VERSION
+from hotplate.serving.gateway.protocol.version_shares import MAIN
 from hotplate.serving.gateway.proxy.caller import Caller
 from hotplate.serving.gateway.proxy.dispatcher import Dispatcher
 from hotplate.serving.gateway.proxy.exchange import Exchange
@@ -54,8 +56,10 @@ class TaskExchange(Exchange):
     def serve_elsewhere(self, terms: Terms, *, ready: bool) -> bool:
         """Has the control plane answer, unless it was asked already, or a replica can answer as
         well."""
-        if self.relayed or self.unknown_there or (ready and self._call.verb == DOCS):
+        if self.relayed or self.unknown_there:
             return False
+        if self._call.verb == DOCS and (ready or self._version):
+            return False  # the control plane knows the page of `main`
         self._serve(terms)
         return True
 
@@ -111,6 +115,12 @@ class TaskExchange(Exchange):
 
     # Inside
 
+    @property
+    def _version(self) -> str:
+        """The version whose task it is; empty = `main`, or there is no canary."""
+        version = self.dispatcher.route.version
+        return "" if version == MAIN else version
+
     def _serve(self, terms: Terms) -> None:
         """Its turn has come; the terms are those of a similar request to a replica."""
         if self._call.starts and (full := self._full(self.dispatcher)):
@@ -126,6 +136,8 @@ class TaskExchange(Exchange):
         turn = {}
         if self._call.verb == "submit":
             turn = {"organization": terms.organization, "priority": str(terms.priority)}
+            if self._version:
+                turn["version"] = self._version
         self._calling = asyncio.create_task(self._call_control_plane(turn))
 
     def _stop(self) -> None:
@@ -134,7 +146,7 @@ class TaskExchange(Exchange):
 
     async def _call_control_plane(self, turn: Mapping[str, str]) -> None:
         submission = self if self._call.verb == "submit" else None
-        route = self.dispatcher.route.name
+        route = self.dispatcher.route.name.partition(VERSION)[0]
         try:
             async with self._client.call(route, self._call, submission, **turn) as answer:
                 await self._pass_on(answer.head, answer.size_bytes, answer.body)

@@ -61,6 +61,10 @@ class TaskRun(Waiter):
         """Whether another gateway had started it and is gone."""
         self.organization = offer.organization
         self.priority = offer.priority
+        self.version = offer.version
+        """The version to which it was submitted; empty = `main`."""
+        self.waits_at = ""
+        """The route among whose tasks it waits outside; empty = it does not."""
         self.dispatcher: Dispatcher | None = None
         """The dispatcher with which it waits or runs."""
         self._client = client

@@ -20,7 +20,7 @@ from collections.abc import Callable
 
 from hotplate.serving.gateway.admission.task_routes import task_call
 from hotplate.serving.gateway.http1.request_head import RequestHead
-from hotplate.serving.gateway.protocol.routes import TASKS
+from hotplate.serving.gateway.protocol.routes import TASKS, VERSION
 from hotplate.serving.gateway.proxy.caller import Caller
 from hotplate.serving.gateway.proxy.dispatcher import Dispatcher
 from hotplate.serving.gateway.proxy.route_context import RouteContext
@@ -84,9 +84,10 @@ class TaskScheduler:
         """How many tasks run, by route and by replica, for the report to the control plane."""
         found: dict[str, dict[str, int]] = {}
         for run in self._runs.values():
-            if run.running and run.ticket is not None and run.ticket.replica is not None:
-                counts = found.setdefault(run.route, {})
-                counts[run.ticket.replica.id] = counts.get(run.ticket.replica.id, 0) + 1
+            replica = None if run.ticket is None else run.ticket.replica
+            if run.running and run.dispatcher is not None and replica is not None:
+                counts = found.setdefault(run.dispatcher.route.name.removesuffix(TASKS), {})
+                counts[replica.id] = counts.get(replica.id, 0) + 1
         return found
 
     # For callers
@@ -132,7 +133,7 @@ class TaskScheduler:
         if run is None or run.running:
             return
         self._forget(run)
-        self._outside.get(run.route, {}).pop(run.id, None)
+        self._outside.get(run.waits_at, {}).pop(run.id, None)
         if run.dispatcher is not None:
             run.dispatcher.withdraw(run)
 
@@ -140,7 +141,7 @@ class TaskScheduler:
 
     def _enter(self, run: TaskRun) -> bool:
         """Whether the task has entered a queue, or needs none."""
-        server = self._server_of(run.route)
+        server = self._server_of(self._route_of(run))
         if server is None:
             return False
         if run.lost and not server.route.may_run_twice:
@@ -149,6 +150,11 @@ class TaskScheduler:
             self._deliveries.deliver(self._deliveries.failure(run.id, run.route, what))
             return True
         return run.enter(server.dispatcher)
+
+    def _route_of(self, run: TaskRun) -> str:
+        """The route of the task's version; of `main`, where that version is no longer there."""
+        version = self._servers(f"{run.route}{VERSION}{run.version}") if run.version else None
+        return run.route if version is None or version.closing else version.route.name
 
     def _server_of(self, route: str) -> RouteServer | None:
         """The server in which tasks of a route wait: the tasks' own, if there is one."""
@@ -160,7 +166,8 @@ class TaskScheduler:
     def _wait_outside(self, run: TaskRun) -> None:
         """The task has no place in a queue, and gets one when that is possible."""
         if run.id in self._runs:
-            self._outside.setdefault(run.route, {})[run.id] = run
+            run.waits_at = self._route_of(run)
+            self._outside.setdefault(run.waits_at, {})[run.id] = run
             self._enter_later()
 
     def _forget(self, run: TaskRun) -> None:
