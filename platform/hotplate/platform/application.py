@@ -31,6 +31,7 @@ from hotplate.platform.api.bentocloud.repositories import RepositoryRoutes
 from hotplate.platform.api.bentocloud.rollout_watchers import RolloutWatchers
 from hotplate.platform.api.bentocloud.tokens import TokenRoutes
 from hotplate.platform.api.hotplate.deployments import DeploymentStatusRoutes
+from hotplate.platform.api.hotplate.keys import KeyRoutes
 from hotplate.platform.api.hotplate.organizations import OrganizationRoutes
 from hotplate.platform.api.hotplate.quotas import QuotaRoutes
 from hotplate.platform.api.web.requests import BODY_S
@@ -86,6 +87,7 @@ def make_app(
     app.add_routes(not_implemented.routes())
     app.add_routes(InstanceTypeRoutes(controller).routes())
     app.add_routes(OrganizationRoutes(store, controller, settings).routes())
+    app.add_routes(KeyRoutes(store.secrets).routes())
     app.add_routes(QuotaRoutes(store.quotas, controller).routes())
     app.add_routes(DeploymentStatusRoutes(store, controller, settings).routes())
     app.add_routes(DeploymentPages(store, auth, controller, settings).routes())

@@ -30,6 +30,7 @@ COMMANDS = {
     "user": ("user", "show, add or change members of an organization, and operators"),
     "token": ("tokens", "show, make or revoke tokens of an organization"),
     "quota": ("quota", "show or set the quotas of organizations"),
+    "key": ("key", "show the keys that secrets are encrypted with, or make a new one"),
     "standby": ("standby", "show or set the warm processes that become replicas"),
     "cache": ("cache", "show what a running agent has cached, and fetch more"),
     "migrate": ("migrate", "show or change the database's schema"),
