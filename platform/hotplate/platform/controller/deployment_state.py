@@ -19,10 +19,8 @@ from hotplate.platform.controller.scaling.demand_log import DemandLog
 from hotplate.platform.spec.label_settings import LabelSettings
 from hotplate.platform.store.learnt import of_deciders
 from hotplate.platform.store.records import (
-    NO_TOKENS,
     Deployment,
     DesiredState,
-    EndpointTokens,
     Revision,
 )
 from hotplate.serving.gateway.protocol.routes import Route, RouteDemand
@@ -54,7 +52,6 @@ class DeploymentState:
     """Per revision number, also of revisions that are on their way out."""
     numbers: frozenset[int] = frozenset()
     """All its revisions; a deployment that took over a deleted one's name has others."""
-    tokens: EndpointTokens = NO_TOKENS
     """What it takes of its callers where it is protected."""
     draining: frozenset[str] = frozenset()
     drained_since: dict[str, float] = field(default_factory=dict)
@@ -193,7 +190,6 @@ class DeploymentState:
             self.services,
             self.mine(replicas),
             self.draining,
-            self.tokens.digests,
             addresses,
             self.slots,
         )

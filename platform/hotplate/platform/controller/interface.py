@@ -73,8 +73,8 @@ class ControllerApi(Protocol):
     async def logs(self, deployment_id: int, replica: str, lines: int) -> dict[str, list[str]]:
         """The last log lines per replica id; `replica` empty = all of the deployment's."""
 
-    def tokens_changed(self, organization_id: int) -> None:
-        """The organization's tokens have changed: let callers in by them, now."""
+    def tokens_changed(self) -> None:
+        """Tokens of an organization have changed: let callers in by them, now."""
 
     def quotas_changed(self) -> None:
         """The store's quotas have changed: hold to them, now."""

@@ -33,9 +33,6 @@ class Loader:
         if deployment is None:
             return None
         state = replace(known or DeploymentState(deployment), deployment=deployment)
-        state.tokens = self._store.tokens.endpoint_tokens(
-            deployment.organization.id, deployment.name
-        )
         state.numbers = frozenset(self._store.revisions.numbers(deployment_id))
         needed = {r.number for r in state.kept()}
         needed |= {key.revision for key in running if state.owns(key)}

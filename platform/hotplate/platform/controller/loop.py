@@ -34,6 +34,7 @@ from hotplate.deploy.errors import UnknownReplica
 from hotplate.machine.descriptors import are_short
 from hotplate.platform.controller.deployment_states import DeploymentStates
 from hotplate.platform.controller.event_recorder import EventRecorder
+from hotplate.platform.controller.gateways.endpoint_tokens import EndpointTokens
 from hotplate.platform.controller.gateways.route_links import RouteLinks
 from hotplate.platform.controller.interface import NO_SUBSCRIBERS, UNSEEN, Rollout, Subscribers
 from hotplate.platform.controller.metrics import ControllerMetrics
@@ -79,6 +80,7 @@ class Controller:
         self._wake = asyncio.Event()
         self._stopping = False
         self._quotas_stale = True
+        self._tokens = EndpointTokens(store, self._wake.set)
         self._listed = False
         """Whether every deployment of the store is known by its id."""
         self._unknown: dict[int, int] = {}
@@ -86,7 +88,9 @@ class Controller:
         self._unstated: set[int] = set()
         """Deployments of which the engine does not know yet what is wanted."""
         self.states = DeploymentStates()
-        self.gateways = RouteLinks(self._demand_changed, self._gateway_came, subscribers.notify)
+        self.gateways = RouteLinks(
+            self._demand_changed, self._gateway_came, subscribers.notify, self._tokens.used
+        )
         self._queries = QueryWatch(prometheus or Prometheus(""), self._look_at)
         self._recorder = EventRecorder(store, self.states.scaling, metrics)
         self._reconciler = Reconciler(
@@ -103,11 +107,8 @@ class Controller:
         self.states.mark_stale(deployment_id)
         self._look_at(deployment_id)
 
-    def tokens_changed(self, organization_id: int) -> None:
-        for state in self.states:
-            if state.deployment.organization.id == organization_id:
-                self.states.mark_stale(state.deployment.id)
-                self._look_at(state.deployment.id)
+    def tokens_changed(self) -> None:
+        self._tokens.changed()
 
     def quotas_changed(self) -> None:
         self._quotas_stale = True
@@ -276,6 +277,7 @@ class Controller:
     async def _step_all(self) -> None:
         if self._quotas_stale and not await self._limit():
             return
+        await self._tokens.read()
         dirty, self._dirty = self._dirty, set()
         if self._stopping:
             return
@@ -332,7 +334,8 @@ class Controller:
         return True
 
     def _publish(self) -> None:
-        if self._unknown:
+        if self._unknown or self._tokens.accepted is None:
             return
         routes = [route for state in self.states for route in state.routes]
-        self.gateways.publish(sorted(routes, key=lambda route: route.name))
+        routes.sort(key=lambda route: route.name)
+        self.gateways.publish(routes, self._tokens.accepted)

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, datetime
 
 from hotplate.autoscaler.sharing.allocation import Allocation, AllocationRequest
 from hotplate.deploy.engine import Engine, Replica
@@ -72,8 +70,7 @@ class Reconciler:
         """
         state, there = self._states.get(deployment_id), self._engine.replicas()
         outlived = state is not None and state.outlived(there)
-        expired = state is not None and _token_ends_s(state) <= 0.0
-        if state is None or outlived or expired or self._states.is_stale(deployment_id):
+        if state is None or outlived or self._states.is_stale(deployment_id):
             await self._recorder.flush()  # else it would be read as it was before the last steps
             self._states.clear_stale(deployment_id)
             state = await self.load(deployment_id)
@@ -84,8 +81,6 @@ class Reconciler:
         state.next_at = None
         self._recorder.record_problems(state, replicas)
         now = asyncio.get_running_loop().time()
-        ends_s = _token_ends_s(state)
-        state.look_by(None if ends_s == math.inf else now + min(ends_s, DAY_S))
         self._follow_reports(state, replicas, now)
         if (binary := binary_of(state.deployment.labels)) is not None:
             readings = self._queries.follow(deployment_id, binary)
@@ -225,9 +220,3 @@ class Reconciler:
         else:
             self._states.put(state)
         return state
-
-
-def _token_ends_s(state: DeploymentState) -> float:
-    """How long its callers' tokens are as they are; infinite where none expires."""
-    until = state.tokens.until
-    return math.inf if until is None else (until - datetime.now(UTC)).total_seconds()

@@ -115,18 +115,6 @@ class SignIn:
 
 
 @dataclass(frozen=True)
-class EndpointTokens:
-    """What a protected deployment takes."""
-
-    digests: tuple[str, ...] = ()
-    until: datetime | None = None
-    """When the first of them expires."""
-
-
-NO_TOKENS = EndpointTokens()
-
-
-@dataclass(frozen=True)
 class Secret:
     """A secret without its values."""
 

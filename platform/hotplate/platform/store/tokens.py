@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
@@ -13,10 +13,10 @@ from sqlalchemy import ColumnElement, Select, and_, delete, or_, select, update
 from sqlalchemy.orm import Session
 
 from hotplate.platform.errors import Conflict, NotFound
-from hotplate.platform.spec.scopes import API, ENDPOINT
+from hotplate.platform.spec.scopes import API, ENDPOINT, endpoint_of
 from hotplate.platform.store.database import StorePart
 from hotplate.platform.store.identities import KEY_BYTES, user_record
-from hotplate.platform.store.records import EndpointTokens, MemberRole, Token, User
+from hotplate.platform.store.records import MemberRole, Token, User
 from hotplate.platform.store.tables import (
     MembershipRow,
     OrganizationRow,
@@ -24,6 +24,7 @@ from hotplate.platform.store.tables import (
     UserRow,
     utc_now,
 )
+from hotplate.serving.gateway.protocol.routes import AcceptedToken
 
 CALLERS = "endpoint-token"
 METRICS = "metrics-token"
@@ -134,14 +135,14 @@ class Tokens(StorePart):
             query = _of(organization_id).order_by(TokenRow.id.desc())
             return [_record(row, membership) for row, membership in session.execute(query)]
 
-    def endpoint_tokens(self, organization_id: int, deployment: str) -> EndpointTokens:
-        """Those that gateways let in to a protected deployment of the organization."""
-        query = _of(organization_id).where(_still_good(), _IS_SOMEBODYS).order_by(TokenRow.id)
-        accepted = {ENDPOINT, f"{ENDPOINT}:{deployment}"}
+    def accepted(self) -> dict[str, tuple[AcceptedToken, ...]]:
+        """By organization, those that gateways let in to its protected deployments."""
+        query = _joined().where(_still_good(), _IS_SOMEBODYS).order_by(TokenRow.id)
+        accepted: dict[str, list[AcceptedToken]] = {}
         with self._database.session() as session:
-            good = [row for row, _ in session.execute(query) if accepted & {*row.scopes}]
-            ends = [row.expires_at for row in good if row.expires_at is not None]
-            return EndpointTokens(tuple(row.digest for row in good), min(ends, default=None))
+            for row, _ in session.execute(query):
+                accepted.setdefault(row.organization.name, []).extend(_accepted(row))
+        return {name: tuple(tokens) for name, tokens in accepted.items() if tokens}
 
     def revoke_token(self, organization_id: int, uid: str) -> None:
         """Raises NotFound where the organization has no such token."""
@@ -176,6 +177,16 @@ def _row(user: User, draft: TokenDraft, digest: str) -> TokenRow:
         scopes=list(draft.scopes),
         expires_at=draft.expires_at,
     )
+
+
+def _accepted(row: TokenRow) -> Iterator[AcceptedToken]:
+    expires_at = None if row.expires_at is None else row.expires_at.timestamp()
+    if ENDPOINT in row.scopes:
+        yield AcceptedToken(row.digest, expires_at)
+        return
+    for scope in row.scopes:
+        if deployment := endpoint_of(scope):
+            yield AcceptedToken(row.digest, expires_at, deployment)
 
 
 Found: TypeAlias = "Select[TokenRow, MembershipRow | None]"

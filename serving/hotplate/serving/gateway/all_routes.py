@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
+from hotplate.serving.gateway.admission.accepted_tokens import AcceptedTokens
 from hotplate.serving.gateway.admission.version_routes import with_versions
 from hotplate.serving.gateway.fleet.backup_keeper import BackupKeeper
 from hotplate.serving.gateway.fleet.connection_backup import ConnectionBackup
@@ -60,6 +61,7 @@ class Gateway:
         self._on_change = on_change
         self.tasks: TaskScheduler | None = None
         """The tasks that the control plane keeps; None = all tasks are with their replicas."""
+        self.tokens = AcceptedTokens()
         self._servers: dict[str, RouteServer] = {}
         self._ownerships: dict[str, Ownership] = {}
         """The ownership of each deployment, where there may be several gateways."""
@@ -106,6 +108,7 @@ class Gateway:
         that stops applies no more tables."""
         if self._stopping:
             return
+        self.tokens.install(table.tokens)
         routes = with_versions(table.routes)
         named = {route.name for route in routes}
         removed = [name for name in self._servers if name not in named]
@@ -237,6 +240,7 @@ class Gateway:
                 self._ownerships[route.name] = Ownership(fleet, server, backup, self.keeper)
         kept = None if route.internal or self.tasks is None else self.tasks.exchange
         server.task_exchanges = kept
+        server.tokens = self.tokens
         if self.fleet is None:
             server.follow(route)
         else:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 
+from hotplate.serving.gateway.admission.accepted_tokens import AcceptedTokens
 from hotplate.serving.gateway.admission.gate import admit_again
 from hotplate.serving.gateway.admission.task_routes import DOCS_PATH, task_call
 from hotplate.serving.gateway.admission.terms import Local, Terms
@@ -66,6 +67,8 @@ class RouteServer(Host):
         self.context = RouteContext(dispatcher, access_log)
         self.bodies = self.context.bodies
         self.heads = HeadCache()
+        self.tokens: AcceptedTokens | None = None
+        """Those of the gateway; None = its routes come from a file, and have their own."""
         self.task_exchanges: TaskExchanges | None = None
         """None = its tasks are with its replicas, like everything else."""
         self.choice: VersionChoice | None = None
@@ -283,6 +286,7 @@ class RouteServer(Host):
             ready=dispatcher.queue.ready,
             limits=dispatcher.limits,
             task=exchange.task,
+            tokens=self.tokens,
         )
 
     @property

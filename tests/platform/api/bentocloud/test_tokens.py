@@ -13,6 +13,7 @@ from hotplate.platform.spec.scopes import API, ENDPOINT
 from hotplate.platform.store.identities import ADMIN, ORGANIZATION
 from hotplate.platform.store.parts import Store
 from hotplate.platform.store.tokens import CALLERS, token_digest
+from hotplate.serving.gateway.protocol.routes import AcceptedToken
 from tests.support.control_plane.cloud import Cloud, Refused
 from tests.support.control_plane.controller_fake import FakeController
 
@@ -26,23 +27,19 @@ async def make(cloud: Cloud, name: str = "web", **fields: Any) -> Any:
 async def test_one_for_callers_is_shown_once_and_let_in_by_gateways(
     cloud: Cloud, controller: FakeController
 ) -> None:
-    tenant = cloud.user.organization.id
-    assert cloud.store.tokens.endpoint_tokens(tenant, "echo").digests == (), (
-        "one of the API is none"
-    )
+    assert cloud.store.tokens.accepted() == {}, "one of the API is none"
     made = await make(cloud, description="the shop")
     assert (made["name"], made["description"], made["scopes"]) == ("web", "the shop", ["endpoint"])
     assert (made["is_api_token"], made["is_expired"], made["expired_at"]) == (False, False, None)
-    assert cloud.store.tokens.endpoint_tokens(tenant, "echo").digests == (
-        token_digest(made["token"]),
-    )
+    accepted = AcceptedToken(token_digest(made["token"]))
+    assert cloud.store.tokens.accepted() == {"acme": (accepted,)}
     shown = await cloud.call("GET", f"{TOKENS}/{made['uid']}")
     listed = await cloud.call("GET", f"{TOKENS}?start=0&count=100&search=we")
     assert listed["items"] == [shown]
     assert shown.get("token") is None
     await cloud.call("DELETE", f"{TOKENS}/{made['uid']}")
-    assert cloud.store.tokens.endpoint_tokens(tenant, "echo").digests == ()
-    assert controller.tokens_changes == [tenant, tenant]
+    assert cloud.store.tokens.accepted() == {}
+    assert controller.tokens_changes == 2
     with pytest.raises(Refused, match="404"):
         await cloud.call("GET", f"{TOKENS}/{made['uid']}")
 
@@ -98,8 +95,8 @@ async def test_what_expires_says_when(cloud: Cloud) -> None:
     ends = datetime.now().replace(microsecond=0) + timedelta(hours=1)
     made = await make(cloud, expired_at=str(ends))
     assert datetime.fromisoformat(made["expired_at"]) == ends.astimezone(UTC)
-    until = cloud.store.tokens.endpoint_tokens(cloud.user.organization.id, "echo").until
-    assert until == ends.astimezone(UTC)
+    (accepted,) = cloud.store.tokens.accepted()["acme"]
+    assert accepted.expires_at == ends.timestamp()
 
 
 def test_the_operator_s_two_lie_in_files_and_are_good_for_one_thing_each(store: Store) -> None:
@@ -107,7 +104,7 @@ def test_the_operator_s_two_lie_in_files_and_are_good_for_one_thing_each(store: 
     keep_token(store, CALLERS, "calls", ENDPOINT)
     keep_token(store, CALLERS, "calls anew", ENDPOINT)
     tenant = store.identities.ensure_user(ORGANIZATION, ADMIN, "").organization.id
-    assert store.tokens.endpoint_tokens(tenant, "echo").digests == (token_digest("calls anew"),)
+    assert store.tokens.accepted() == {ORGANIZATION: (AcceptedToken(token_digest("calls anew")),)}
     assert {token.name: token.scopes for token in store.tokens.tokens(tenant)} == {
         ADMIN: (API,),
         CALLERS: (ENDPOINT,),

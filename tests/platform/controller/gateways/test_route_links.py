@@ -34,7 +34,7 @@ class Plane:
             self._changed,
             self._came,
             lambda kind, message: self.told.append((kind, message)),
-            heartbeat_s,
+            heartbeat_s=heartbeat_s,
         )
         self.stack = AsyncExitStack()
         self._url = ""

@@ -28,15 +28,12 @@ def routes(
     of: Deployment,
     replicas: Iterable[Replica] = (),
     draining: Iterable[str] = (),
-    tokens: tuple[str, ...] = (),
     config: Mapping[str, Any] | None = None,
 ) -> dict[str, Route]:
     kept = {r.number: r for r in (of.latest, of.serving) if r}
     members = {number: [configured(service(number), config or {})] for number in kept}
     addresses = Addresses("0.0.0.0")
-    made = routes_of(
-        of, members, list(replicas), frozenset(draining), tokens, addresses, SlotCounts()
-    )
+    made = routes_of(of, members, list(replicas), frozenset(draining), addresses, SlotCounts())
     return {route.name: route for route in made}
 
 
@@ -69,7 +66,7 @@ def test_requests_may_run_twice_where_a_label_says_so(labels: dict[str, str], tw
     said = tuple({"key": key, "value": value} for key, value in labels.items())
     of = deployment(revision(1), revision(1), labels=said)
     members = {1: [service(1, dependencies=("Back",)), replace(service(1, "Back"), port=7900)]}
-    made = routes_of(of, members, [], frozenset(), (), Addresses("0.0.0.0"), SlotCounts())
+    made = routes_of(of, members, [], frozenset(), Addresses("0.0.0.0"), SlotCounts())
     assert [route.may_run_twice for route in made] == [twice, twice]
 
 
@@ -80,7 +77,7 @@ def test_labels_say_what_callers_may_say_of_themselves_but_for_services_that_cal
     )
     of = deployment(revision(1), revision(1), labels=labels)
     members = {1: [service(1, dependencies=("Back",)), replace(service(1, "Back"), port=7900)]}
-    made = routes_of(of, members, [], frozenset(), (), Addresses("0.0.0.0"), SlotCounts())
+    made = routes_of(of, members, [], frozenset(), Addresses("0.0.0.0"), SlotCounts())
     assert [route.organization_header for route in made] == ["X-Organization", ""]
     assert [route.priority_header for route in made] == [True, False]
 
@@ -118,7 +115,7 @@ def test_a_service_is_reached_when_all_that_it_calls_is(answering: str, reached:
         for name in ("Echo", "Middle", "Last")
     ]
     of = deployment(revision(1), revision(1))
-    made = routes_of(of, {1: CHAIN}, there, frozenset(), (), Addresses("0.0.0.0"), SlotCounts())
+    made = routes_of(of, {1: CHAIN}, there, frozenset(), Addresses("0.0.0.0"), SlotCounts())
     assert [r.id for route in made for r in route.replicas] == reached.split()
 
 
@@ -127,7 +124,7 @@ def test_a_chains_last_replica_that_drains_answers_nothing_new_and_others_drain_
     there = [replace(replica(name, 1), key=at, address="a:1") for name, at in named.items()]
     of = deployment(revision(1), revision(1))
     draining = frozenset({"Echo", "Last"})
-    made = routes_of(of, {1: CHAIN}, there, draining, (), Addresses("0.0.0.0"), SlotCounts())
+    made = routes_of(of, {1: CHAIN}, there, draining, Addresses("0.0.0.0"), SlotCounts())
     assert [[(r.id, r.draining) for r in route.replicas] for route in made] == [
         [("Echo", True)],
         [],
@@ -157,7 +154,7 @@ def test_callers_of_what_is_not_ready_are_told_why() -> None:
     )
     waiting = deployment(revision(1), revision(1), status="deploying", reason=reason)
     members = {1: [service(1, dependencies=("Back",)), replace(service(1, "Back"), port=7900)]}
-    made = routes_of(waiting, members, [], frozenset(), (), Addresses("0.0.0.0"), SlotCounts())
+    made = routes_of(waiting, members, [], frozenset(), Addresses("0.0.0.0"), SlotCounts())
     assert {route.waits_for for route in made} == {
         "service 'Echo': …/a b.log, …/x.whl and ~…/y: no "
         "disk at /srv; GET /readyz of http://h:1/a/b says 503"
@@ -188,13 +185,10 @@ def test_callers_of_what_has_failed_learn_nothing_of_the_host_and_the_code(
     assert refused.endswith(f"has failed: {told}")
 
 
-def test_only_a_closed_deployment_has_tokens() -> None:
+def test_only_a_closed_deployment_needs_its_organizations_tokens() -> None:
     closed = replace(revision(1), config={"access_authorization": True})
-    assert (
-        routes(deployment(revision(1), revision(1)), tokens=("x",))["acme/echo"].token_digests
-        is None
-    )
-    assert routes(deployment(closed, closed), tokens=("x",))["acme/echo"].token_digests == ("x",)
+    assert not routes(deployment(revision(1), revision(1)))["acme/echo"].protected
+    assert routes(deployment(closed, closed))["acme/echo"].tokens_of == "acme"
 
 
 def test_the_schema_travels_with_the_route() -> None:
@@ -216,9 +210,7 @@ def test_kept_tasks_wait_in_a_route_of_their_own_that_has_no_callers() -> None:
     for has_tasks in (True, False):
         toiling = replace(configured(service(1), {}), has_tasks=has_tasks)
         there = [replica("a", 1, address="127.0.0.1:1")]
-        made = routes_of(
-            of, {1: [toiling]}, there, frozenset(), (), Addresses("0.0.0.0"), SlotCounts()
-        )
+        made = routes_of(of, {1: [toiling]}, there, frozenset(), Addresses("0.0.0.0"), SlotCounts())
         public, *apart = made
         assert (public.name, public.tasks_apart, public.internal) == ("acme/echo", has_tasks, False)
         assert public.tasks == ("/toil",)
@@ -264,7 +256,7 @@ def test_a_service_that_others_call_listens_on_loopback_only() -> None:
     tokenizer = replace(service(1, "Tokenizer"), port=7999)
     members = {1: [service(1, dependencies=("Tokenizer",)), tokenizer]}
     addresses = Addresses("0.0.0.0", tls_certificate="/a.pem", tls_key="/a.key")
-    made = routes_of(of, members, [], frozenset(), (), addresses, SlotCounts())
+    made = routes_of(of, members, [], frozenset(), addresses, SlotCounts())
     inner = next(route for route in made if route.internal)
     public = next(route for route in made if not route.internal)
     assert (public.tls_certificate, public.tls_key) == ("/a.pem", "/a.key")
@@ -282,7 +274,7 @@ def test_what_an_old_revision_calls_is_reached_until_the_revision_is_gone() -> N
         replace(replica("old", 1, address="a:1"), key=key(1, "Tokenizer")),
         replace(replica("new", 2, address="a:2"), key=key(2, "Tokenizer")),
     ]
-    made = routes_of(of, members, there, frozenset(), (), Addresses("0.0.0.0"), SlotCounts())
+    made = routes_of(of, members, there, frozenset(), Addresses("0.0.0.0"), SlotCounts())
     reached = {route.port: [r.id for r in route.replicas] for route in made if route.internal}
     assert reached == {7991: ["old"], 7992: ["new"]}
 

@@ -18,7 +18,7 @@ from hotplate.machine.access.proxies import client_address
 from hotplate.machine.access.quiet_connection import CALLERS_FAULT
 from hotplate.platform.api.bentocloud import views
 from hotplate.platform.api.web import http_errors
-from hotplate.platform.api.web.access import Access, check, need
+from hotplate.platform.api.web.access import ANY, Access, check, need
 from hotplate.platform.api.web.connection import malformed
 from hotplate.platform.api.web.requests import ACCESS, Handler, caller, organization
 from hotplate.platform.api.web.tries import WrongTries
@@ -105,9 +105,8 @@ class Auth:
     def _check(self, request: web.Request) -> None:
         """Raises Forbidden where the caller may not make this call."""
         resource = request.match_info.route.resource
-        if resource is None:  # there is no such path or method, which is what is answered
-            return
-        needed = need(request.method, resource.canonical)
+        # Where there is no such path or method, that is what is answered.
+        needed = ANY if resource is None else need(request.method, resource.canonical)
         if needed is None:
             raise Forbidden(f"{request.path}: nobody may call this")
         check(request[ACCESS], needed)

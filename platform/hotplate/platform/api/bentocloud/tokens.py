@@ -62,7 +62,7 @@ class TokenRoutes:
         token, secret = await self._tokens.run(
             self._tokens.make_token, caller(request), _draft(request, fields)
         )
-        self._controller.tokens_changed(organization(request).id)
+        self._controller.tokens_changed()
         return web.json_response(views.token(token) | {"token": secret})
 
     async def get(self, request: web.Request) -> web.Response:
@@ -80,7 +80,7 @@ class TokenRoutes:
             )
         tenant = organization(request)
         await self._tokens.run(self._tokens.revoke_token, tenant.id, token.uid)
-        self._controller.tokens_changed(tenant.id)
+        self._controller.tokens_changed()
         return web.json_response(views.token(token))
 
     async def _named(self, request: web.Request) -> Token:

@@ -96,7 +96,7 @@ class OrganizationRoutes:
         await self._store.run(self._organizations.finish_deletions)
         for deployment_id in ending:
             self._controller.poke(deployment_id)
-        self._controller.tokens_changed(tenant.id)
+        self._controller.tokens_changed()
         self._controller.quotas_changed()
         return web.json_response(shown)
 
@@ -126,7 +126,7 @@ class OrganizationRoutes:
             if name not in [member.user.name for member in known]:
                 role = member_role(fields)  # which says that it is missing
         member = await self._store.run(self._identities.put_member, tenant, name, email, role)
-        self._controller.tokens_changed(tenant.id)
+        self._controller.tokens_changed()
         return web.json_response(_member(member))
 
     async def remove_member(self, request: web.Request) -> web.Response:
@@ -134,7 +134,7 @@ class OrganizationRoutes:
         tenant, name = await self._named(request), request.match_info["name"]
         member = await self._store.run(self._identities.member, tenant, name)
         await self._store.run(self._identities.remove_member, tenant, name)
-        self._controller.tokens_changed(tenant.id)
+        self._controller.tokens_changed()
         return web.json_response(_member(member))
 
     async def make_link(self, request: web.Request) -> web.Response:

@@ -58,12 +58,13 @@ _DEPLOYS = Need(WRITE_CLUSTER, MemberRole.DEVELOPER)
 _ADMINISTERS = Need(WRITE_ORGANIZATION, MemberRole.ADMIN)
 _OPERATES = Need(WRITE_CLUSTER, MemberRole.ENDPOINT_USER, operator=True)
 _OVERSEES = Need(READ_CLUSTER, MemberRole.ENDPOINT_USER, operator=True)
-_ANY = Need()
+ANY = Need()
+"""One of the API's scopes."""
 _OWN = "/api/v1/hotplate/"
 
 NEEDS: dict[str, tuple[Need, Need]] = {
-    "/api/v1/auth/current": (_ANY, _ANY),
-    "/api/v1/current_org": (_ANY, _ANY),
+    "/api/v1/auth/current": (ANY, ANY),
+    "/api/v1/current_org": (ANY, ANY),
     "/api/v1/bento_repositories": (_READS, _WRITES),
     "/api/v1/model_repositories": (_READS, _WRITES),
     "/api/v1/bentos": (_READS, _WRITES),

@@ -11,13 +11,23 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeAlias
 
 from aiohttp import WSCloseCode, WSMsgType, web
 
 from hotplate.serving.gateway.protocol.headers import FLEET_FIELD, GATEWAY_FIELD
-from hotplate.serving.gateway.protocol.routes import DemandReport, Route, RouteDemand, RouteTable
+from hotplate.serving.gateway.protocol.routes import (
+    AcceptedToken,
+    DemandReport,
+    Route,
+    RouteDemand,
+    RouteTable,
+)
 
 log = logging.getLogger("hotplate.gateways")
+
+Tokens: TypeAlias = Mapping[str, tuple[AcceptedToken, ...]]
+NO_TOKENS: Tokens = {}
 
 HEARTBEAT_S = 10.0
 """A gateway that does not answer a ping within half of it is gone: it hangs, or its machine does.
@@ -49,13 +59,16 @@ class RouteLinks:
         changed: Callable[[Sequence[str]], None],
         came: Callable[[], None],
         notify: Callable[[str, str], None],
+        used: Callable[[Sequence[str]], None] = lambda digests: None,
         heartbeat_s: float = HEARTBEAT_S,
     ) -> None:
         """`changed` gets the routes whose demand has changed. `came` is called when a gateway is
         there and none was: it is there when its first report is. `notify` gets what an operator
-        should know: a kind of event and a sentence.
+        should know: a kind of event and a sentence. `used` gets digests of tokens that callers of
+        deployments have used.
         """
         self._notify = notify
+        self._used = used
         self._changed = changed
         self._came = came
         self._heartbeat_s = heartbeat_s
@@ -90,14 +103,16 @@ class RouteLinks:
             return RouteDemand()
         return next((demand for demand in reported if demand.owned), None)
 
-    def publish(self, routes: Sequence[Route]) -> None:
-        """Put these routes in force, if they differ from those that are."""
-        if not self._known or tuple(routes) != self._table.routes:
+    def publish(self, routes: Sequence[Route], tokens: Tokens = NO_TOKENS) -> None:
+        """Put these routes in force, and the tokens that they take by organization, if they differ
+        from those that are."""
+        same = tuple(routes) == self._table.routes and tokens == self._table.tokens
+        if not self._known or not same:
             self._known = True
             before, after = _by_name(self._table.routes), _by_name(routes)
             names = before.keys() | after.keys()
             altered = [name for name in names if before.get(name) != after.get(name)]
-            self._renew(self._table.version + 1, tuple(routes), altered)
+            self._renew(self._table.version + 1, tuple(routes), tokens, altered)
 
     def idle(self, replica: str) -> bool:
         """Whether the gateways confirmed, after they were told to drain it, that nothing runs."""
@@ -174,8 +189,10 @@ class RouteLinks:
             if self._known:
                 await line.socket.send_json(self._table.to_json())
 
-    def _renew(self, version: int, routes: tuple[Route, ...], altered: Iterable[str]) -> None:
-        self._table = RouteTable(version, routes)
+    def _renew(
+        self, version: int, routes: tuple[Route, ...], tokens: Tokens, altered: Iterable[str]
+    ) -> None:
+        self._table = RouteTable(version, routes, tokens)
         self._altered |= dict.fromkeys(altered, version)
         for line in self._lines:
             line.unsent.set()
@@ -190,7 +207,9 @@ class RouteLinks:
         if stale or report.version > self._table.version:
             # It has served for an earlier control plane on this data; go on from its number.
             routes = self._table.routes
-            self._renew(report.version + 1, routes, _by_name(routes))
+            self._renew(report.version + 1, routes, self._table.tokens, _by_name(routes))
+        if report.used:
+            self._used(report.used)
         if first:
             self._came()
         elif before is None:

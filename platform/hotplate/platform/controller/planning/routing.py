@@ -46,7 +46,6 @@ def routes_of(
     services: Mapping[int, Sequence[Service]],
     replicas: Sequence[Replica],
     draining: frozenset[str],
-    tokens: tuple[str, ...],
     addresses: Addresses,
     slots: SlotSource,
 ) -> list[Route]:
@@ -66,7 +65,7 @@ def routes_of(
                 routes.append(_dependency(service, reachable, draining, addresses, slots))
             elif number == revision.number:
                 public = _public(
-                    deployment, revision, service, reachable, draining, tokens, addresses, slots
+                    deployment, revision, service, reachable, draining, addresses, slots
                 )
                 routes += [public, *_tasks(public, slots.of(service).tasks)]
     return [
@@ -87,7 +86,6 @@ def _public(
     service: Service,
     replicas: Sequence[Replica],
     draining: frozenset[str],
-    tokens: tuple[str, ...],
     addresses: Addresses,
     slots: SlotSource,
 ) -> Route:
@@ -116,7 +114,7 @@ def _public(
         tasks_apart=slots.of(service).tasks > 0,
         cors=_cors(rules, closed),
         cors_in_replica=bool(rules.get("enabled") and rules.get(ORIGIN_PATTERN)),
-        token_digests=tokens if closed else None,
+        tokens_of=deployment.organization.name if closed else "",
         refuse=_refusal(deployment),
         tls_certificate=addresses.tls_certificate,
         tls_key=addresses.tls_key,

@@ -26,10 +26,12 @@ import hashlib
 import hmac
 import math
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from functools import lru_cache
 
 from hotplate.machine.access.cross_site import REFUSED, RequestContext, is_foreign, nobody
 from hotplate.machine.access.own_hosts import OwnHosts
+from hotplate.serving.gateway.admission.accepted_tokens import AcceptedTokens
 from hotplate.serving.gateway.admission.cors import is_preflight, preflight
 from hotplate.serving.gateway.admission.internal_callers import is_the_secret, refuse_strangers
 from hotplate.serving.gateway.admission.task_routes import TaskCall
@@ -73,9 +75,11 @@ def admit(
     ready: bool,
     limits: Limits,
     task: TaskCall | None = None,
+    tokens: AcceptedTokens | None = None,
 ) -> Local | Terms:
     """The terms for one request on `route`. `ready` says whether a replica takes requests; `task`
-    is set for a call of a kept task, whose state is reported in any case.
+    is set for a call of a kept task, whose state is reported in any case. `tokens` are those of a
+    route with `tokens_of`; None = it has none.
 
     Raises Misdirected, CrossSite, Unauthorized, PageRefused, UnknownVersion, RouteRefused,
     PathReserved, PickleRefused, BodyTooLarge, NotReady or BadTimeout.
@@ -92,8 +96,8 @@ def admit(
         return Local(body, status, lines)
     if (request.origin or request.site) and not route.internal:
         _check_page(route, request, limits.hosts)
-    if route.token_digests is not None:
-        _authorize(request.authorization, route.token_digests)
+    if route.protected:
+        _authorize(request.authorization, route, tokens)
     if route.versions:
         refuse_unknown_version(route, request)
     if route.refuse and not (task is not None and task.outlasts):
@@ -122,9 +126,12 @@ def admit_again(
     ready: bool,
     limits: Limits,
     task: TaskCall | None,
+    tokens: AcceptedTokens | None = None,
 ) -> Local | Terms:
     """The same as `admit`, with its result kept at the head if that comes again
-    (`head_cache.py`)."""
+    (`head_cache.py`). A token may have been revoked or have expired since, though."""
+    if route.tokens_of:
+        return admit(route, request, ready=ready, limits=limits, task=task, tokens=tokens)
     memo = request.memo
     if isinstance(memo, Admitted) and memo.route is route and memo.ready == ready and task is None:
         return memo.terms
@@ -139,7 +146,7 @@ def takes_authorization(route: Route, request: RequestHead) -> bool:
     only."""
     if route.relayed:
         return True
-    if route.token_digests is not None:
+    if route.protected:
         return False
     return not (request.authorization and is_the_secret(route, request.authorization))
 
@@ -241,13 +248,18 @@ def _is_task_read(route: Route, request: RequestHead) -> bool:
     return route.internal or task.decode("latin-1") in route.tasks
 
 
-def _authorize(authorization: bytes, digests: Sequence[str]) -> None:
+def _authorize(authorization: bytes, route: Route, tokens: AcceptedTokens | None) -> None:
     scheme, _, token = authorization.partition(b" ")
     if scheme.lower() != b"bearer" or not token:
         raise Unauthorized(f"This endpoint needs a token: send {TOKEN_SENT}.")
     digest = hashlib.sha256(token.strip()).hexdigest()
+    if route.tokens_of:
+        deployment = route.name.partition("/")[2].partition("#")[0]  # without its version
+        wall = datetime.now(UTC).timestamp()
+        if tokens is not None and tokens.admits(route.tokens_of, deployment, digest, wall):
+            return
     # Every digest is compared, so that the time says nothing of which one, or how far, it matched.
-    matches = [hmac.compare_digest(digest, known) for known in digests]
+    matches = [hmac.compare_digest(digest, known) for known in route.token_digests or ()]
     if not any(matches):
         raise Unauthorized(
             f"The bearer token is not one of this endpoint's: send {TOKEN_SENT}. Tokens of the API "

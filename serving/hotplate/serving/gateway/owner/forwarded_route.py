@@ -21,6 +21,7 @@ def forwarded_route(route: Route, socket: Path | None) -> Route:
         timeout_s=FOREVER_S,
         hold_limit_s=FOREVER_S,
         token_digests=None,
+        tokens_of="",
         refuse="",
         versions=(),
         version="" if route.versions else route.version,

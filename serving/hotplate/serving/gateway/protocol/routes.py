@@ -100,7 +100,9 @@ class Route:
     cors_in_replica: bool = False
     """Whether only its replicas know which pages may call it: the gateway refuses none."""
     token_digests: tuple[str, ...] | None = None
-    """SHA-256 (hex) of the accepted bearer tokens; None = no token is needed."""
+    """SHA-256 (hex) of the accepted bearer tokens; None = see `tokens_of`."""
+    tokens_of: str = ""
+    """The organization one of whose tokens, in the same table, is needed; empty = none is."""
     organization_header: str = ""
     """The header in which trusted callers name the organization; empty = all callers are one."""
     priority_header: bool = False
@@ -130,6 +132,23 @@ class Route:
     refuse: str = ""
     """When not empty, every request is refused with 503 and this sentence (terminated, failed)."""
 
+    @property
+    def protected(self) -> bool:
+        """Whether its callers need a bearer token."""
+        return self.token_digests is not None or bool(self.tokens_of)
+
+
+@dataclass(frozen=True)
+class AcceptedToken:
+    """A token that an organization's protected deployments take."""
+
+    digest: str
+    """SHA-256, hex."""
+    expires_at: float | None = None
+    """Unix seconds; None = never."""
+    deployment: str = ""
+    """The only one that it is good for; empty = all of the organization's."""
+
 
 @dataclass(frozen=True)
 class RouteTable:
@@ -137,17 +156,25 @@ class RouteTable:
 
     version: int
     routes: tuple[Route, ...] = ()
+    tokens: Mapping[str, tuple[AcceptedToken, ...]] = field(default_factory=dict)
+    """By organization, for routes with `tokens_of`."""
 
     def to_json(self) -> dict[str, Any]:
         return {
             "type": "routes",
             "version": self.version,
             "routes": tuple(map(_route_json, self.routes)),
+            "tokens": {name: tuple(map(vars, tokens)) for name, tokens in self.tokens.items()},
         }
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> RouteTable:
-        return RouteTable(version=data["version"], routes=tuple(map(_route, data["routes"])))
+        routes = tuple(map(_route, data["routes"]))
+        tokens = {
+            name: tuple(AcceptedToken(**token) for token in accepted)
+            for name, accepted in data.get("tokens", {}).items()
+        }
+        return RouteTable(data["version"], routes, tokens)
 
 
 @dataclass(frozen=True)
@@ -218,6 +245,8 @@ class DemandReport:
     version: int
     """The version of the route table in force."""
     routes: Mapping[str, RouteDemand]
+    used: tuple[str, ...] = ()
+    """Digests of tokens that were used and of which that was not said lately."""
 
     def to_json(self, now: float) -> dict[str, Any]:
         """What is sent at `now` (loop seconds)."""
@@ -226,7 +255,12 @@ class DemandReport:
             sent = routes[name] = dict(vars(demand))
             oldest_at = sent.pop("oldest_at")
             sent["oldest_s"] = None if oldest_at is None else max(0.0, now - oldest_at)
-        return {"type": "demand", "version": self.version, "routes": routes}
+        return {
+            "type": "demand",
+            "version": self.version,
+            "routes": routes,
+            "used": self.used,
+        }
 
     @staticmethod
     def from_json(data: Mapping[str, Any], now: float) -> DemandReport:
@@ -237,7 +271,7 @@ class DemandReport:
             oldest_at = None if oldest_s is None else now - oldest_s
             counted = {key: value for key, value in demand.items() if key != "oldest_s"}
             routes[name] = RouteDemand(**counted, oldest_at=oldest_at)
-        return DemandReport(data["version"], routes)
+        return DemandReport(data["version"], routes, tuple(data.get("used", ())))
 
 
 def _route_json(route: Route) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import contextlib
 import json
 import logging
 import math
+from dataclasses import replace
 from typing import Any
 
 import aiohttp
@@ -138,6 +139,6 @@ class ControlPlaneLink:
     async def _write(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         while True:
             await self._reports.due()
-            report = self._gateway.report()
+            report = replace(self._gateway.report(), used=self._gateway.tokens.take_used())
             if self._reports.take_if_changed(report):
                 await socket.send_json(report.to_json(asyncio.get_running_loop().time()))

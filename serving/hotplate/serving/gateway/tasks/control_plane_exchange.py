@@ -97,7 +97,7 @@ class TaskExchange(Exchange):
                 self.request,
                 self.request_id,
                 self._call,
-                with_authorization=route.token_digests is None,
+                with_authorization=not route.protected,
             )
         )
 

@@ -1,0 +1,57 @@
+"""The tokens that gateways let in to protected deployments: read when they have changed, and noted
+when they were used."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+
+from hotplate.platform.controller.gateways.route_links import Tokens
+from hotplate.platform.errors import StoreFailed
+from hotplate.platform.store.parts import Store
+
+log = logging.getLogger("hotplate.controller")
+
+RETRY_S = 2.0
+
+
+class EndpointTokens:
+    def __init__(self, store: Store, wake: Callable[[], None]) -> None:
+        """`wake` is called when they are to be read."""
+        self._store = store
+        self._wake = wake
+        self._stale = True
+        self._noting: set[asyncio.Task[None]] = set()
+        self.accepted: Tokens | None = None
+        """By organization; None until they were read: without them nobody may be let in."""
+
+    def changed(self) -> None:
+        """They are others in the store now."""
+        self._stale = True
+        self._wake()
+
+    async def read(self) -> None:
+        """Reads them, if they have changed."""
+        if not self._stale:
+            return
+        self._stale = False
+        try:
+            self.accepted = await self._store.run(self._store.tokens.accepted)
+        except StoreFailed as error:
+            log.error("the tokens cannot be read: %s", error)
+            asyncio.get_running_loop().call_later(RETRY_S, self.changed)
+
+    def used(self, digests: Sequence[str]) -> None:
+        """Notes that they were used. Nobody waits for it."""
+        noting = asyncio.create_task(self._note_use(digests))
+        self._noting.add(noting)
+        noting.add_done_callback(self._noting.discard)
+
+    async def _note_use(self, digests: Sequence[str]) -> None:
+        now = datetime.now(UTC)
+        try:
+            await self._store.run(self._store.tokens.used, now, digests=digests)
+        except StoreFailed as error:
+            log.warning("it is not kept which tokens callers used: %s", error)
