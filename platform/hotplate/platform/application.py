@@ -34,6 +34,7 @@ from hotplate.platform.api.hotplate.deployments import DeploymentStatusRoutes
 from hotplate.platform.api.hotplate.keys import KeyRoutes
 from hotplate.platform.api.hotplate.organizations import OrganizationRoutes
 from hotplate.platform.api.hotplate.quotas import QuotaRoutes
+from hotplate.platform.api.hotplate.rollouts import RolloutRoutes
 from hotplate.platform.api.web.requests import BODY_S
 from hotplate.platform.api.web.settings import ApiSettings
 from hotplate.platform.controller.interface import ControllerApi
@@ -89,6 +90,7 @@ def make_app(
     app.add_routes(OrganizationRoutes(store, controller, settings).routes())
     app.add_routes(KeyRoutes(store.secrets).routes())
     app.add_routes(QuotaRoutes(store.quotas, controller).routes())
+    app.add_routes(RolloutRoutes(store, source, controller, watchers).routes())
     app.add_routes(DeploymentStatusRoutes(store, controller, settings).routes())
     app.add_routes(DeploymentPages(store, auth, controller, settings).routes())
 

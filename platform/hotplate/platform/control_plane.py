@@ -135,7 +135,7 @@ async def serve(
         store,
         node.engine,
         replace(
-            _rules(node.supply, shown, data.secret("cluster-token")),
+            _rules(node.supply, shown, data.secret("cluster-token"), settings),
             tenancy=tenancy_of(node.unwalled, settings),
         ),
         _addresses(settings),
@@ -256,9 +256,12 @@ def keep_token(store: Store, name: str, secret: str, scope: str) -> None:
         raise CannotStart(str(error)) from error
 
 
-def _rules(supply: Supply, shown: ApiSettings, key: str) -> WorkloadRules:
+def _rules(
+    supply: Supply, shown: ApiSettings, key: str, settings: PlatformSettings
+) -> WorkloadRules:
     """`key` is the installation's: what is derived from it need not be kept."""
     return WorkloadRules(
+        revisions_kept=settings.revisions_kept,
         resources=resources_of,
         policy=policy_from,
         instance_types=sizes(supply.most, next(iter(supply.gpu_names), "")),

@@ -112,6 +112,8 @@ class PlatformSettings:
     drain_s: float = 30.0
     """How long running requests may take to end when the platform stops."""
 
+    revisions_kept: int = 10
+    """How many of a deployment's last revisions can be returned to."""
     unused_files_s: float = 600.0
     """Files that no deployment uses stay unpacked on a node this long after they were used."""
     spare_environments: int = 5
@@ -143,6 +145,8 @@ class PlatformSettings:
             _check(name, value_s, 0 < value_s <= LONGEST_S, f"more than 0, at most {LONGEST_S}")
         spare = self.spare_environments
         _check("spare_environments", spare, spare >= 0, "0 or more")
+        kept = self.revisions_kept
+        _check("revisions_kept", kept, 1 <= kept <= 1000, "1 to 1000")
         build_bytes = self.build_memory_bytes
         _check("build_memory_bytes", build_bytes, build_bytes >= 0, "0 or more")
         url = self.prometheus_url

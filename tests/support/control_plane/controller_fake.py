@@ -11,10 +11,12 @@ from hotplate.autoscaler.bentoml_policy import policy_from
 from hotplate.autoscaler.sharing.amounts import Amounts
 from hotplate.deploy.quantities import GIB, resources_of
 from hotplate.deploy.workload import Resources
+from hotplate.platform.controller.deployment_state import DeploymentState
 from hotplate.platform.controller.interface import UNSEEN, Rollout
 from hotplate.platform.controller.planning.ceiling import Ceiling
 from hotplate.platform.controller.planning.tenancy import Tenancy
 from hotplate.platform.controller.planning.workloads import WorkloadRules, least_amounts, notes
+from hotplate.platform.controller.rollout_json import rollout_json
 from hotplate.platform.errors import Alone
 from hotplate.platform.store.parts import Store
 from hotplate.platform.store.records import DemandRecord, DesiredState, RolloutOutcome
@@ -89,6 +91,12 @@ class FakeController:
         failed = deployment.latest.outcome is RolloutOutcome.FAILED
         tail = deployment.latest.log_tail
         return Rollout(deployment.reason, over=True, failed=failed, log_tail=tail)
+
+    def rollout_json(self, deployment_id: int) -> dict[str, Any] | None:
+        deployment = self._store.deployments.get(deployment_id)
+        if deployment is None:
+            return None
+        return rollout_json(DeploymentState(deployment), [], {})
 
     def live(self, deployment_id: int) -> dict[str, Any]:
         return {"services": [], "replicas": self.replicas}

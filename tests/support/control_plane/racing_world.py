@@ -17,6 +17,7 @@ from hotplate.platform.controller.deployment_states import DeploymentStates
 from hotplate.platform.controller.event_recorder import EventRecorder
 from hotplate.platform.controller.metrics import ControllerMetrics
 from hotplate.platform.controller.reconciler import Reconciler
+from hotplate.platform.controller.rollouts.comparison import Counted
 from hotplate.platform.controller.scaling.prometheus import Prometheus
 from hotplate.platform.controller.scaling.query_watch import QueryWatch
 from hotplate.platform.errors import StoreFailed
@@ -92,6 +93,9 @@ class SaidByHand:
 
     def abandoned(self, replica: str) -> int:
         return 0
+
+    def answers(self, route: str) -> Counted:
+        return {}
 
 
 class BusyStore(QuickStore):

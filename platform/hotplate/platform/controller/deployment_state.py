@@ -11,9 +11,17 @@ from hotplate.deploy.engine import Replica, ReplicaState
 from hotplate.deploy.workload import WorkloadKey
 from hotplate.platform.controller.planning.gateway_reports import GatewayReports
 from hotplate.platform.controller.planning.plan import ended_attempts
-from hotplate.platform.controller.planning.routing import Addresses, public_name, routes_of
+from hotplate.platform.controller.planning.routing import (
+    Addresses,
+    public_name,
+    routes_of,
+    version_of,
+)
 from hotplate.platform.controller.planning.slot_counts import SlotCounts
+from hotplate.platform.controller.planning.turnovers import shared_strategy
 from hotplate.platform.controller.planning.workloads import Service
+from hotplate.platform.controller.rollouts.comparison import AnswerWindow, Counted
+from hotplate.platform.controller.rollouts.strategies import Shift
 from hotplate.platform.controller.scaling.deciders import Recommendation
 from hotplate.platform.controller.scaling.demand_log import DemandLog
 from hotplate.platform.spec.label_settings import LabelSettings
@@ -86,6 +94,14 @@ class DeploymentState:
     """The last replicas, so that their logs are found when they have ended."""
     traffic: GatewayReports = field(default_factory=GatewayReports)
     """What gateways say of its replicas, and of what they refused."""
+    answers: AnswerWindow = field(default_factory=AnswerWindow)
+    """Those of two revisions while both serve."""
+    answers_of: int = 0
+    """The new one of these revisions."""
+    shift: Shift | None = None
+    """How its roll-out stood at the last step; None where none is under way."""
+    targets: Mapping[WorkloadKey, int] = field(default_factory=dict)
+    """How many replicas each workload is to have, as of the last step."""
     pending_reason: str = ""
     build_logs: frozenset[str] = frozenset()
     """Of the builds that are on record."""
@@ -150,6 +166,32 @@ class DeploymentState:
             self.slots.restore(service, self.memories.get(service.name))
         services = [service for members in self.services.values() for service in members]
         return self.slots.update(services, replicas, demands, label)
+
+    def sharing(self) -> tuple[int, int] | None:
+        """The numbers of the new and the old revision where both get requests now."""
+        latest, serving = self.deployment.latest, self.deployment.serving
+        if serving is None or shared_strategy(self.deployment) is None:
+            return None
+        return latest.number, serving.number
+
+    def follow_answers(self, counted: Counted) -> None:
+        """Follows how the two revisions of a roll-out answer, as gateways have counted."""
+        pair = self.sharing()
+        if pair is None:
+            return
+        new, old = pair
+        if self.answers_of != new:
+            self.answers, self.answers_of = AnswerWindow(), new
+        name = public_name(self.deployment)
+        serve = {
+            replica.version
+            for route in self.routes
+            if route.name == name
+            for replica in route.replicas
+            if not replica.draining
+        }
+        versions = version_of(new), version_of(old)
+        self.answers.look(counted, *versions, both=serve.issuperset(versions))
 
     def keep_only(self, numbers: Collection[int]) -> None:
         """Forget what is known of other revisions: every roll-out makes one more."""

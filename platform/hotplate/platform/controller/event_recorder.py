@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 
 from hotplate.autoscaler.binary import Reading
@@ -18,6 +18,7 @@ from hotplate.platform.controller.deployment_state import DeploymentState
 from hotplate.platform.controller.metrics import ControllerMetrics
 from hotplate.platform.controller.pending_writes import PendingWrites
 from hotplate.platform.controller.planning import messages
+from hotplate.platform.controller.planning.turnovers import phase_of
 from hotplate.platform.controller.scaling.deciders import Recommendation, Scaling
 from hotplate.platform.controller.scaling.prometheus import QUERY_INVALID
 from hotplate.platform.controller.status_json import phases_json
@@ -184,6 +185,22 @@ class EventRecorder:
                 "(traffic.timeout; for tasks of a replaced revision the label "
                 "hotplate/task-drain-s) and a margin to finish them",
             )
+
+    def progressed(self, state: DeploymentState, replicas: Sequence[Replica]) -> None:
+        """Keep how far the roll-out of the latest revision has come, if that is news."""
+        deployment, shift = state.deployment, state.shift
+        latest, before = deployment.latest, deployment.latest.progress
+        phase = phase_of(deployment, shift, replicas)
+        progress = dict(before)
+        if shift is not None:
+            progress |= asdict(shift.progress)
+            progress["from"] = deployment.serving.number if deployment.serving else None
+        if phase != before.get("phase"):
+            progress |= {"phase": phase.value, "since": datetime.now(UTC).timestamp()}
+        if progress == before:
+            return
+        self._pending.add(self._store.revisions.note_progress, latest.id, progress)
+        state.deployment = replace(deployment, latest=replace(latest, progress=progress))
 
     def found(self, state: DeploymentState, status: str, reason: str) -> None:
         """Keep the status that a step has found, if it is another one."""

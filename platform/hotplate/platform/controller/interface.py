@@ -64,6 +64,9 @@ class ControllerApi(Protocol):
     def rollout(self, deployment_id: int) -> Rollout:
         """How the roll-out asked for last stands."""
 
+    def rollout_json(self, deployment_id: int) -> dict[str, Any] | None:
+        """The same with its figures, as JSON; None while the controller has not handled it yet."""
+
     def live(self, deployment_id: int) -> dict[str, Any]:
         """Replicas, demand and the last decision per service, as JSON (for status pages)."""
 

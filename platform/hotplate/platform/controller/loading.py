@@ -38,6 +38,8 @@ class Loader:
         needed |= {key.revision for key in running if state.owns(key)}
         state.keep_only(needed)
         self._store.revisions.release_ports(deployment_id, needed)
+        if len(state.numbers) > self._rules.revisions_kept:
+            self._store.revisions.forget_older(deployment_id, self._rules.revisions_kept, needed)
         for number in sorted(needed - state.services.keys()):
             revision = self._with_ports(self._store.revisions.get(deployment_id, number))
             state.services[number] = services_of(

@@ -7,16 +7,19 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import reduce
 from typing import Protocol
 from zoneinfo import ZoneInfo
 
 from hotplate.autoscaler.rules.schedule import Floor, Schedule
 from hotplate.deploy.engine import Replica
+from hotplate.deploy.workload import WorkloadKey
 from hotplate.platform.controller.deployment_state import DeploymentState
 from hotplate.platform.controller.deployment_states import DeploymentStates
 from hotplate.platform.controller.planning.observed import Observed
 from hotplate.platform.controller.planning.routing import public_name
 from hotplate.platform.controller.planning.workloads import Service
+from hotplate.platform.controller.rollouts.comparison import Counted
 from hotplate.platform.controller.scaling.deciders import Recommendation, counts
 from hotplate.platform.controller.scaling.query_watch import QueryWatch
 from hotplate.platform.spec.annotations import binary_of
@@ -34,6 +37,7 @@ class GatewayView(Protocol):
     def busy(self, replica: str) -> int: ...
     def tasks(self, replica: str) -> int: ...
     def abandoned(self, replica: str) -> int: ...
+    def answers(self, route: str) -> Counted: ...
 
 
 class Recommender:
@@ -65,11 +69,12 @@ class Recommender:
         floor = _floor(settings, now)
         for service in state.answering():
             key = service.workload.key
-            own = [replica for replica in replicas if replica.key == key]
+            alike = _alike(state, service)
+            own = [replica for replica in replicas if replica.key in alike]
             there = counts(own, state.draining, state.begun)
             route = state.route_of(key)
             slots, demand = state.slots.load(
-                service, self._gateways.demand(route), self._gateways.demand(route + TASKS)
+                service, self._demand(state, alike), self._gateways.demand(route + TASKS)
             )
             memory = state.memories.get(service.name)
             state.demands.note(key, demand, there, now, wall)
@@ -86,6 +91,7 @@ class Recommender:
             recommendation = replace(recommendation, slots=state.slots.of(service).text())
             recommended.append(self._switched(state, service, recommendation, own, now))
             state.look_by(recommended[-1].decision.next_at)
+        compared = state.sharing() is not None
         return recommended, Observed(
             deployment=state.deployment,
             services=state.services,
@@ -97,7 +103,19 @@ class Recommender:
             ages_s={name: now - begun for name, begun in state.begun.items()},
             ordered=frozenset(filter(state.owns, self._allocations.ordered())),
             unserved=state.traffic.unserved.get(public_name(state.deployment), ""),
+            now=wall,
+            worse=state.answers.verdict if compared and settings.auto_rollback else "",
+            answers=state.answers.answers if compared else 0,
         )
+
+    def _demand(self, state: DeploymentState, keys: Sequence[WorkloadKey]) -> RouteDemand | None:
+        """That of a service of all revisions that have requests for it; None = not reported."""
+        routes = dict.fromkeys(map(state.route_of, keys))
+        demands = [self._gateways.demand(route) for route in routes]
+        known = [demand for demand in demands if demand is not None]
+        if len(known) < len(demands):
+            return None
+        return reduce(_together, known)
 
     def _switched(
         self,
@@ -131,6 +149,36 @@ class Recommender:
             memory=memory,
             wall=wall,
         )
+
+
+def _alike(state: DeploymentState, service: Service) -> list[WorkloadKey]:
+    """The service's workload, and those of other revisions that do its work beside it now."""
+    key = service.workload.key
+    if state.sharing() is None:
+        return [key]
+    others = (other for members in state.services.values() for other in members)
+    return [key] + [
+        other.workload.key
+        for other in others
+        if other.workload.key != key
+        and other.workload.entry == service.workload.entry
+        and (other.workload.entry or other.name == service.name)
+    ]
+
+
+def _together(one: RouteDemand, other: RouteDemand) -> RouteDemand:
+    """The demand of two routes, as far as a decider looks at it."""
+    since = [each.oldest_at for each in (one, other) if each.oldest_at is not None]
+    return replace(
+        one,
+        in_flight=one.in_flight + other.in_flight,
+        queued=one.queued + other.queued,
+        completed=one.completed + other.completed,
+        refused=one.refused + other.refused,
+        peak=one.peak + other.peak,
+        service_s=max(one.service_s, other.service_s),
+        oldest_at=min(since, default=None),
+    )
 
 
 def _floor(settings: LabelSettings, now: float) -> tuple[Floor, float] | None:

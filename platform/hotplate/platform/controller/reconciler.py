@@ -86,6 +86,7 @@ class Reconciler:
             readings = self._queries.follow(deployment_id, binary)
             self._recorder.asked(state, binary, readings)
         self._count_tasks(state)
+        state.follow_answers(self._gateways.answers(public_name(state.deployment)))
         overdue = state.overdue(replicas, now)
         self._recorder.cut(state, overdue)
         # A grant holds for the instant that it was made from, because the engine makes and stops
@@ -138,7 +139,11 @@ class Reconciler:
         granted = self._allocations.grant(state.deployment.id, requests, there)
         recommended = [replace(each, grant=granted.get(each.key)) for each in recommended]
         step = plan(replace(observed, allocations=granted))
-        state.drain(step.draining, asyncio.get_running_loop().time())
+        now = asyncio.get_running_loop().time()
+        state.drain(step.draining, now)
+        state.shift, state.targets = step.shift, step.targets
+        if step.shift is not None and step.shift.next_at is not None:
+            state.look_by(now + max(0.0, step.shift.next_at - observed.now))
         self._count_tasks(state)
         return recommended, granted, step
 
@@ -166,6 +171,7 @@ class Reconciler:
         if step.status == "terminated" and deployment.serving is not None:
             await self._store.run(self._store.revisions.stop_serving, deployment.id)
             self._states.mark_stale(deployment.id)
+        self._recorder.progressed(state, state.mine(self._engine.replicas()))
         self._recorder.found(state, step.status, step.reason)
         if step.status not in UNSETTLED and not state.settled.is_set():
             written = await self._recorder.flush()  # for those who read it then
@@ -206,6 +212,7 @@ class Reconciler:
             verdict.reason,
             event,
             verdict.log_tail,
+            under_way=True,
         )
         log.info("%s: %s", deployment.name, event)
         self._states.mark_stale(deployment.id)

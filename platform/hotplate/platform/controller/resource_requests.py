@@ -10,6 +10,7 @@ from hotplate.deploy.workload import Workload, WorkloadKey
 from hotplate.platform.controller.deployment_state import DeploymentState
 from hotplate.platform.controller.planning.observed import Observed
 from hotplate.platform.controller.planning.plan import desired_counts, running_counts
+from hotplate.platform.controller.planning.turnovers import beyond_wanted
 from hotplate.platform.controller.planning.workloads import amounts_of
 from hotplate.platform.controller.scaling.deciders import Recommendation
 from hotplate.platform.spec.label_settings import LabelSettings
@@ -32,6 +33,7 @@ def resource_requests(
     priority = LabelSettings.of(deployment.labels).priority
     kept = {each.key: each.decision.kept for each in recommended}
     counts = desired_counts(observed)
+    extra = beyond_wanted(observed, counts)
     running = running_counts(observed, counts)
     return [
         AllocationRequest(
@@ -39,10 +41,10 @@ def resource_requests(
             key.organization,
             amounts_of(service.workload.resources),
             count,
-            kept=min(count, kept.get(key, 0)),
+            kept=min(count, kept.get(key, 0) + extra.get(key, 0)),
             running=running[key],
             priority=priority,
-            replacing=key.revision == replacing,
+            replacing=key.revision == replacing and not extra,
             takes=_takes(service.workload, footprint_bytes(key)),
         )
         for key, count in counts.items()

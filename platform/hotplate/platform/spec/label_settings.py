@@ -52,6 +52,10 @@ class LabelSettings:
     the bento said nothing; empty = as the bento says."""
     task_drain_s: int = 3600
     """How long a replica of a replaced revision may go on with its tasks."""
+    ramp_s: int = 30
+    """How long each step of a ramped roll-out lasts."""
+    auto_rollback: bool = True
+    """Whether a roll-out is stopped whose new revision answers worse than the old one."""
 
     @staticmethod
     def of(labels: Sequence[Mapping[str, str]]) -> LabelSettings:
@@ -143,6 +147,8 @@ _SETTINGS = {
         _Setting("price", _price, "a number of GPU-seconds from 0 on"),
         _Setting("concurrency", _concurrency, "a number from 1 to 99999, or 'auto'"),
         _Setting("task_drain_s", _seconds, f"a number of seconds from 0 to {LONGEST_S}"),
+        _Setting("ramp_s", _seconds, f"a number of seconds from 0 to {LONGEST_S}"),
+        _Setting("auto_rollback", _flag, "'true' or 'false'"),
     )
 }
 """By label."""

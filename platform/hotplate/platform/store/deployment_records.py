@@ -82,4 +82,7 @@ def revision_record(row: RevisionRow) -> Revision:
         log_tail=tuple(row.log_tail),
         ports=row.ports,
         created_at=row.created_at,
+        by=row.by,
+        paused=row.paused,
+        progress=row.progress,
     )

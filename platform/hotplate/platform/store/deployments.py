@@ -35,6 +35,8 @@ class RevisionDraft:
     """What the `min_replicas` of its services need, which the organization's quota must permit."""
     notes: Sequence[tuple[str, str]] = ()
     """Further events of the roll-out: kind and sentence."""
+    by: str = ""
+    """The name of whoever asks for it."""
 
 
 class Deployments(StorePart):
@@ -246,6 +248,7 @@ def _add_revision(session: Session, row: DeploymentRow, draft: RevisionDraft) ->
             config=dict(draft.config),
             bento_id=draft.bento_id,
             outcome=RolloutOutcome.DEPLOYING,
+            by=draft.by,
         )
     )
     session.flush()

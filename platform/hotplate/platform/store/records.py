@@ -219,6 +219,12 @@ class Revision:
     ports: Mapping[str, int]
     """Gateway port per service that others of this revision depend on."""
     created_at: datetime
+    by: str = ""
+    """The name of whoever asked for it; empty = nobody has kept it."""
+    paused: bool = False
+    """Its roll-out is not to go on."""
+    progress: Mapping[str, Any] = field(default_factory=dict)
+    """How far its roll-out has come: `step`, `step_at`, `phase`, `since` (Unix seconds)."""
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
-from sqlalchemy import or_, select, update
+from sqlalchemy import delete, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from hotplate.platform.errors import NotFound
@@ -60,22 +61,103 @@ class Revisions(StorePart):
         reason: str,
         event: str,
         log_tail: Sequence[str] = (),
-    ) -> None:
-        """Record how the roll-out of a revision ended; a ready one serves from now on.
+        *,
+        under_way: bool = False,
+    ) -> bool:
+        """Record how the roll-out of a revision ended; a ready one serves from now on. With
+        `under_way`, one that somebody else has ended stays as it is; whether this was recorded.
 
         Both are one transaction. After a crash between two, the old revision would serve and the
         new one would be ready, and nothing would switch them.
         """
         with self._database.session() as session:
             row = session.get(RevisionRow, revision_id)
-            if row is None:
-                return
+            if row is None or (under_way and row.outcome != RolloutOutcome.DEPLOYING):
+                return False
             row.outcome, row.reason, row.log_tail = outcome, reason, list(log_tail)
             ready = outcome is RolloutOutcome.READY
             if ready:
                 _set_serving(session, row.deployment_id, revision_id)
-            kind = "RolloutReady" if ready else "RolloutFailed"
+            before = select(RevisionRow.id).where(
+                RevisionRow.deployment_id == row.deployment_id, RevisionRow.serving
+            )
+            if ready:
+                kind = "RolloutReady"
+            else:
+                kind = "RolloutStopped" if session.scalar(before) else "RolloutFailed"
             add_event_row(session, row.deployment_id, kind, event)
+            return True
+
+    def note_progress(self, revision_id: int, progress: Mapping[str, Any]) -> None:
+        """Keep how far the roll-out of a revision has come."""
+        with self._database.session() as session:
+            session.execute(
+                update(RevisionRow)
+                .where(RevisionRow.id == revision_id)
+                .values(progress=dict(progress))
+            )
+
+    def pause(self, revision_id: int, by: str, *, paused: bool) -> bool:
+        """Hold the roll-out of a revision, or let it go on; whether that changed anything: it does
+        not where the roll-out is over, or was held, or went on, already."""
+        with self._database.session() as session:
+            row = session.get(RevisionRow, revision_id)
+            under_way = row is not None and row.outcome == RolloutOutcome.DEPLOYING
+            if row is None or not under_way or row.paused == paused:
+                return False
+            row.paused = paused
+            kind = "RolloutPaused" if paused else "RolloutResumed"
+            does = "is paused" if paused else "goes on"
+            event = f"the roll-out of revision {row.number} {does}: {by} asked for it"
+            add_event_row(session, row.deployment_id, kind, event)
+            return True
+
+    def page(self, deployment_id: int, start: int, count: int) -> tuple[list[Revision], int]:
+        """Revisions of a deployment, newest first, and how many there are in all."""
+        mine = RevisionRow.deployment_id == deployment_id
+        with self._database.session() as session:
+            rows = session.scalars(
+                select(RevisionRow)
+                .where(mine)
+                .order_by(RevisionRow.number.desc())
+                .offset(start)
+                .limit(count)
+            )
+            total = session.scalar(select(func.count()).select_from(RevisionRow).where(mine))
+            return [revision_record(row) for row in rows], total or 0
+
+    def last_ready(self, deployment_id: int, before: int) -> Revision | None:
+        """The last revision with a lower number that became ready; None where none did."""
+        with self._database.session() as session:
+            row = session.scalar(
+                select(RevisionRow)
+                .where(
+                    RevisionRow.deployment_id == deployment_id,
+                    RevisionRow.number < before,
+                    RevisionRow.outcome == RolloutOutcome.READY,
+                )
+                .order_by(RevisionRow.number.desc())
+                .limit(1)
+            )
+            return None if row is None else revision_record(row)
+
+    def forget_older(self, deployment_id: int, last: int, needed: Collection[int]) -> None:
+        """Forget all revisions of a deployment but the last so many, and the `needed` numbers."""
+        with self._database.session() as session:
+            kept = (
+                select(RevisionRow.number)
+                .where(RevisionRow.deployment_id == deployment_id)
+                .order_by(RevisionRow.number.desc())
+                .limit(last)
+            )
+            numbers = {*session.scalars(kept), *needed}
+            session.execute(
+                delete(RevisionRow).where(
+                    RevisionRow.deployment_id == deployment_id,
+                    RevisionRow.number.not_in(numbers),
+                    RevisionRow.serving.is_(False),
+                )
+            )
 
     def stop_serving(self, deployment_id: int) -> None:
         """From now on no revision of the deployment serves."""

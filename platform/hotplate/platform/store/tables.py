@@ -329,6 +329,11 @@ class RevisionRow(Table):
     log_tail: Mapped[list[Any]] = mapped_column(default=list)
     ports: Mapped[dict[str, Any]] = mapped_column(default=dict)
     serving: Mapped[bool] = mapped_column(default=False)
+    by: Mapped[str] = mapped_column(default="")
+    """The name of whoever asked for it."""
+    paused: Mapped[bool] = mapped_column(default=False)
+    progress: Mapped[dict[str, Any]] = mapped_column(default=dict)
+    """How far its roll-out has come."""
     created_at: Mapped[datetime] = mapped_column(default=utc_now)
     bento: Mapped[ArtifactRow] = relationship(lazy="joined", innerjoin=True)
 

@@ -39,7 +39,7 @@ from hotplate.platform.spec.label_settings import check_label_settings
 from hotplate.platform.spec.names import check_deployment_name, invent_deployment_name
 from hotplate.platform.spec.not_offered import CODE
 from hotplate.platform.store.deployments import Deployments, RevisionDraft
-from hotplate.platform.store.records import Artifact, Deployment
+from hotplate.platform.store.records import Artifact, Deployment, User
 
 CLIENT_HEADER = "X-Bentoml-Version"
 """The stock client sends it with every call."""
@@ -91,7 +91,7 @@ class DeploymentRoutes:
             self._deployments.create,
             caller(request),
             name,
-            self._draft(bento, config, labels),
+            self._draft(bento, config, labels, caller(request)),
             labels,
             host=request.url.host or "",
         )
@@ -108,7 +108,9 @@ class DeploymentRoutes:
         deployment, begins = await self._deployments.run(
             self._deployments.update,
             deployment.id,
-            self._draft(bento, config, deployment.labels if labels is None else labels),
+            self._draft(
+                bento, config, deployment.labels if labels is None else labels, caller(request)
+            ),
             labels,
             host=request.url.host or "",
         )
@@ -125,7 +127,7 @@ class DeploymentRoutes:
         deployment, _ = await self._deployments.run(
             self._deployments.update,
             deployment.id,
-            self._draft(latest.bento, latest.config, deployment.labels),
+            self._draft(latest.bento, latest.config, deployment.labels, caller(request)),
             None,
             force=True,
             host=request.url.host or "",
@@ -133,15 +135,13 @@ class DeploymentRoutes:
         return self._rolled_out(request, deployment)
 
     def _draft(
-        self, bento: Artifact, config: Mapping[str, Any], labels: Sequence[Mapping[str, str]]
+        self,
+        bento: Artifact,
+        config: Mapping[str, Any],
+        labels: Sequence[Mapping[str, str]],
+        user: User,
     ) -> RevisionDraft:
-        """Raises Invalid where a replica could never run."""
-        return RevisionDraft(
-            bento.id,
-            config,
-            least=self._controller.least(bento.manifest, config, labels),
-            notes=self._controller.notes(bento.manifest, config),
-        )
+        return revision_draft(self._controller, bento, config, labels, user)
 
     async def terminate(self, request: web.Request) -> web.Response:
         """`POST …/{name}/terminate`: stop its replicas and keep it. Answers the deployment."""
@@ -221,6 +221,23 @@ class DeploymentRoutes:
 
     def _check_cluster(self, request: web.Request) -> None:
         check_cluster(request, self._settings.cluster)
+
+
+def revision_draft(
+    controller: ControllerApi,
+    bento: Artifact,
+    config: Mapping[str, Any],
+    labels: Sequence[Mapping[str, str]],
+    user: User,
+) -> RevisionDraft:
+    """What `user` asks for. Raises Invalid where a replica could never run."""
+    return RevisionDraft(
+        bento.id,
+        config,
+        least=controller.least(bento.manifest, config, labels),
+        notes=controller.notes(bento.manifest, config),
+        by=user.name,
+    )
 
 
 async def named_deployment(deployments: Deployments, request: web.Request) -> Deployment:

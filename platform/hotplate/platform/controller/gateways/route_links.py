@@ -134,6 +134,16 @@ class RouteLinks:
         reports = [line.report for line in self._lines if line.report is not None]
         return sum(d.tasks.get(replica, 0) for r in reports for d in r.routes.values())
 
+    def answers(self, route: str) -> dict[str, Mapping[str, Mapping[str, int]]]:
+        """How replicas of a route have answered, by gateway (which counts since it started),
+        version and kind."""
+        reports = ((line.gateway, line.report) for line in self._lines)
+        return {
+            gateway: report.routes[route].answers if route in report.routes else {}
+            for gateway, report in reports
+            if report is not None
+        }
+
     def abandoned(self, replica: str) -> int:
         """How many handlers go on in it for callers that have gone, without a slot; each gateway
         says it of those that it has sent."""

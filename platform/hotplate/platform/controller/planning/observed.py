@@ -36,6 +36,12 @@ class Observed:
     """The limit of each workload; one without an allocation has no limit."""
     unserved: str = ""
     """Why the deployment cannot be called, e.g. another program listens on its port."""
+    now: float = 0.0
+    """Unix seconds."""
+    worse: str = ""
+    """Why the answers of the new revision end its roll-out; empty = they do not."""
+    answers: int = 0
+    """Of the new revision, since both serve."""
 
     def replicas_of(self, key: WorkloadKey) -> list[Replica]:
         """The replicas of one workload."""

@@ -5,15 +5,16 @@
 controller may stop and start at any point in between.
 
 This folder only decides. `workloads` turns a stored revision into the services that the engine can
-run, and `ceiling` and `instance_types` say what one replica may request; `slot_counts` tracks how
-many requests a replica takes at a time; `gateway_reports` turns changes in what gateways report
-into events; `plan` and `status` decide; `routing` turns the outcome into the gateways' routes;
-`messages` has the sentences for people.
+run, `turnovers` lets one revision replace another as its strategy says, and `ceiling` and
+`instance_types` say what one replica may request; `slot_counts` tracks how many requests a replica
+takes at a time; `gateway_reports` turns changes in what gateways report into events; `plan` and
+`status` decide; `routing` turns the outcome into the gateways' routes; `messages` has the sentences
+for people.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from hotplate.deploy.engine import ENDS_FIRST, Replica, ReplicaState
@@ -21,9 +22,10 @@ from hotplate.deploy.workload import WorkloadKey
 from hotplate.platform.controller.planning.messages import counted
 from hotplate.platform.controller.planning.observed import Observed, RolloutVerdict
 from hotplate.platform.controller.planning.status import status_of
+from hotplate.platform.controller.planning.turnovers import Shifted, shifted, strategy_of
 from hotplate.platform.controller.planning.workloads import Service, called_by
-from hotplate.platform.spec.annotations import binary_of
-from hotplate.platform.store.records import DesiredState, Revision, RolloutOutcome
+from hotplate.platform.controller.rollouts.strategies import Shift
+from hotplate.platform.store.records import DesiredState, RolloutOutcome
 
 START_ATTEMPTS = 3
 """A revision has failed when a replica crashed this often before it was ever ready. A deterministic
@@ -51,6 +53,8 @@ class NextStep:
     is_gone: bool = False
     """Nothing remains of a deleted deployment, so the controller forgets it."""
     targets: Mapping[WorkloadKey, int] = field(default_factory=dict)
+    shift: Shift | None = None
+    """How the roll-out goes on; None where none is under way."""
 
 
 def plan(observed: Observed) -> NextStep:
@@ -58,31 +62,37 @@ def plan(observed: Observed) -> NextStep:
     deployment = observed.deployment
     if deployment.wanted is not DesiredState.RUNNING:
         return _teardown(observed)
-    verdict = _verdict(observed)
-    desired = _targets(observed, verdict)
+    rollout = _rollout(observed)
+    verdict = _verdict(observed, rollout)
+    desired = _targets(observed, rollout, verdict)
     targets = {key: observed.allocated(key, count) for key, count in desired.items()}
     scales, draining = _steps(observed, targets)
-    status, reason = status_of(observed, verdict, desired)
-    return NextStep(scales, draining, status, reason, verdict, targets=targets)
+    shift = None if rollout is None else rollout.shift
+    status, reason = status_of(observed, verdict, desired, shift.phase if shift else None)
+    return NextStep(scales, draining, status, reason, verdict, targets=targets, shift=shift)
 
 
 def desired_counts(observed: Observed) -> dict[WorkloadKey, int]:
     """How many replicas of each workload there should be, before quotas."""
     if observed.deployment.wanted is not DesiredState.RUNNING:
         return {}
-    return _targets(observed, _verdict(observed))
+    rollout = _rollout(observed)
+    return _targets(observed, rollout, _verdict(observed, rollout))
 
 
 def running_counts(
     observed: Observed, desired: Mapping[WorkloadKey, int]
 ) -> dict[WorkloadKey, int]:
     """How many replicas each workload is counted with already. A new revision takes over those of
-    the serving one, as far as it wants them: at a full quota it could not start otherwise."""
+    the serving one, as far as it wants them: at a full quota it could not start otherwise. One
+    whose strategy keeps the old one's until its own are ready waits for room instead."""
     running = {
         key: sum(replica.id not in observed.draining for replica in observed.replicas_of(key))
         for key in desired
     }
     latest, serving = observed.deployment.latest, observed.deployment.serving
+    if strategy_of(latest).needs_room:
+        return running
     for key, count in desired.items():
         if serving is None or key.revision != latest.number or serving.number == latest.number:
             continue
@@ -102,17 +112,23 @@ def _teardown(observed: Observed) -> NextStep:
     return NextStep(scales, draining, "terminated", "it was terminated", is_gone=deleted)
 
 
-def _verdict(observed: Observed) -> RolloutVerdict | None:
+def _rollout(observed: Observed) -> Shifted | None:
+    deploying = observed.deployment.latest.outcome is RolloutOutcome.DEPLOYING
+    return shifted(observed) if deploying else None
+
+
+def _verdict(observed: Observed, rollout: Shifted | None) -> RolloutVerdict | None:
     """How the roll-out has ended now: its revision is ready or has failed; None = it goes on."""
-    latest = observed.deployment.latest
-    if latest.outcome is not RolloutOutcome.DEPLOYING:
+    if rollout is None:
         return None
-    services = observed.services[latest.number]
-    for service in services:
+    latest = observed.deployment.latest
+    for service in observed.services[latest.number]:
         for replica in observed.replicas_of(service.workload.key):
             if verdict := _start_failure(replica, service, observed.ages_s[replica.id]):
                 return verdict
-    if all(_is_rolled_out(observed, service) for service in services):
+    if observed.worse:
+        return RolloutVerdict(RolloutOutcome.FAILED, observed.worse)
+    if rollout.shift.over:
         return RolloutVerdict(RolloutOutcome.READY, "every service has a ready replica")
     return None
 
@@ -135,53 +151,28 @@ def ended_attempts(replica: Replica) -> int:
     return replica.restarts + (replica.state in (ReplicaState.BACKOFF, ReplicaState.FAILED))
 
 
-def _is_rolled_out(observed: Observed, service: Service) -> bool:
-    """Whether enough replicas are ready: all that the machine has room for, and at least one."""
-    replicas = observed.replicas_of(service.workload.key)
-    ready = sum(r.state is ReplicaState.READY for r in replicas)
-    waiting = sum(r.state is ReplicaState.PENDING for r in replicas)
-    size = observed.allocated(service.workload.key, _rollout_size(observed, service))
-    return ready >= max(1, size - waiting)
-
-
-def _rollout_size(observed: Observed, service: Service) -> int:
-    """As many replicas as the serving revision wants, and at least one, which proves that the new
-    revision can start."""
-    serving = observed.deployment.serving
-    key = service.workload.key
-    alike = 0
-    if serving is not None:
-        old = WorkloadKey(key.organization, key.deployment, serving.number, key.service)
-        alike = min(observed.desired.get(old, 0), service.policy.max_replicas)
-    by_queries = service.workload.entry and binary_of(observed.deployment.labels) is not None
-    return max(1, 0 if by_queries else service.policy.min_replicas, alike)
-
-
-def _targets(observed: Observed, verdict: RolloutVerdict | None) -> dict[WorkloadKey, int]:
+def _targets(
+    observed: Observed, rollout: Shifted | None, verdict: RolloutVerdict | None
+) -> dict[WorkloadKey, int]:
     deployment = observed.deployment
     latest, serving = deployment.latest, deployment.serving
+    failed = latest.outcome is RolloutOutcome.FAILED or (
+        verdict is not None and verdict.outcome is RolloutOutcome.FAILED
+    )
+    counts = {} if rollout is None or failed else rollout.counts
+    numbers = {latest.number} | {key.revision for key in counts}
+    if serving is not None:
+        numbers.add(serving.number)
     targets: dict[WorkloadKey, int] = {}
-    for revision in _active_revisions(latest, serving):
-        services = observed.services[revision.number]
-        desired = {s.name: observed.desired.get(s.workload.key, 0) for s in services}
-        if revision == latest and latest.outcome is RolloutOutcome.DEPLOYING:
-            if verdict is not None and verdict.outcome is RolloutOutcome.FAILED:
-                desired = {}
-            else:
-                desired = {s.name: _rollout_size(observed, s) for s in services}
-        elif revision == latest and latest.outcome is RolloutOutcome.FAILED:
-            desired = {}
+    for number in sorted(numbers, key=lambda number: (number != latest.number, number)):
+        services = observed.services[number]
+        given = {} if failed and number == latest.number else counts or observed.desired
+        desired = {s.name: given.get(s.workload.key, 0) for s in services}
         # What a running service calls runs too, so that both start at the same time.
         for name in called_by(services, _nonzero(desired)):
             desired[name] = max(1, desired.get(name, 0))
         targets |= {s.workload.key: desired.get(s.name, 0) for s in services}
     return targets
-
-
-def _active_revisions(latest: Revision, serving: Revision | None) -> Iterable[Revision]:
-    yield latest
-    if serving is not None and serving.number != latest.number:
-        yield serving
 
 
 def _steps(

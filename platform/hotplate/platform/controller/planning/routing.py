@@ -12,11 +12,13 @@ from hotplate.deploy.engine import Replica, ReplicaState
 from hotplate.platform.controller.planning.messages import for_callers
 from hotplate.platform.controller.planning.slot_counts import SlotSource
 from hotplate.platform.controller.planning.status import NO_REQUESTS
+from hotplate.platform.controller.planning.turnovers import shared_strategy
 from hotplate.platform.controller.planning.workloads import Service, called_by, task_paths
 from hotplate.platform.spec.label_settings import LabelSettings
 from hotplate.platform.store.records import Deployment, DesiredState, Revision, RolloutOutcome
 from hotplate.serving.gateway.protocol.cors_rules import Cors
 from hotplate.serving.gateway.protocol.routes import TASKS, ReplicaRoute, Route
+from hotplate.serving.gateway.protocol.version_shares import MAIN
 from hotplate.serving.replica.ready_path import ready_path
 
 
@@ -36,6 +38,11 @@ def public_name(deployment: Deployment) -> str:
     return f"{deployment.organization.name}/{deployment.name}"
 
 
+def version_of(number: int) -> str:
+    """What gateways count the answers of a revision of `main` by."""
+    return f"{MAIN}@{number}"
+
+
 def active_revision(deployment: Deployment) -> Revision:
     """The revision that requests are for: the serving one, or else the one that rolls out."""
     return deployment.serving or deployment.latest
@@ -53,7 +60,8 @@ def routes_of(
     one for each service that others call.
 
     `services`: by revision number, including a revision that ends, whose last requests still call
-    its own services. A service gets requests once all services that it calls are ready.
+    its own services. A service gets requests once all services that it calls are ready. While two
+    revisions share the requests, the public route has the replicas of both.
     """
     routes = []
     revision = active_revision(deployment)
@@ -64,9 +72,8 @@ def routes_of(
             if not service.workload.entry:
                 routes.append(_dependency(service, reachable, draining, addresses, slots))
             elif number == revision.number:
-                public = _public(
-                    deployment, revision, service, reachable, draining, addresses, slots
-                )
+                there = _entry_replicas(deployment, services, replicas, draining, slots)
+                public = _public(deployment, revision, service, there, addresses, slots)
                 routes += [public, *_tasks(public, slots.of(service).tasks)]
     return [
         replace(
@@ -84,19 +91,10 @@ def _public(
     deployment: Deployment,
     revision: Revision,
     service: Service,
-    replicas: Sequence[Replica],
-    draining: frozenset[str],
+    replicas: tuple[ReplicaRoute, ...],
     addresses: Addresses,
     slots: SlotSource,
 ) -> Route:
-    name = service.workload.key.service
-    served = deployment.serving is not None
-    mine = [
-        r
-        for r in replicas
-        if r.key.service == name
-        and (r.id in draining or (served and r.key.revision == revision.number))
-    ]
     closed = bool(revision.config.get("access_authorization"))
     config = service.workload.config
     rules = (config.get("http") or {}).get("cors") or {}
@@ -104,7 +102,7 @@ def _public(
         name=public_name(deployment),
         host=addresses.public_host,
         port=deployment.port,
-        replicas=_replica_routes(service, mine, draining, slots),
+        replicas=replicas,
         slots_from=slots.of(service).source_text,
         timeout_s=service.timeout_s,
         hold_limit_s=service.workload.cold_start_timeout_s,
@@ -119,6 +117,43 @@ def _public(
         tls_certificate=addresses.tls_certificate,
         tls_key=addresses.tls_key,
     )
+
+
+def _entry_replicas(
+    deployment: Deployment,
+    services: Mapping[int, Sequence[Service]],
+    replicas: Sequence[Replica],
+    draining: frozenset[str],
+    slots: SlotSource,
+) -> tuple[ReplicaRoute, ...]:
+    """Those of the public route: of all revisions that share the requests, and what drains."""
+    active = active_revision(deployment).number
+    shared = shared_strategy(deployment) is not None
+    found: list[ReplicaRoute] = []
+    for number, members in services.items():
+        serves = deployment.serving is not None and (shared or number == active)
+        for service in members:
+            if not service.workload.entry:
+                continue
+            mine = [
+                r
+                for r in _reachable(service, members, replicas, draining)
+                if _does_the_work_of(r, service, services, active)
+                and (r.id in draining or (serves and r.key.revision == number))
+            ]
+            found += _replica_routes(service, mine, draining, slots, entry=True)
+    return tuple(sorted(found, key=lambda entry: entry.id))
+
+
+def _does_the_work_of(
+    replica: Replica, service: Service, services: Mapping[int, Sequence[Service]], active: int
+) -> bool:
+    """Whether it is the service's. One of a revision of which nothing is known any longer counts
+    as the active one's."""
+    if replica.key.revision in services:
+        return replica.key == service.workload.key
+    key = service.workload.key
+    return key.revision == active and replica.key.service == key.service
 
 
 def _dependency(
@@ -177,7 +212,12 @@ def _tasks(public: Route, slots: int) -> list[Route]:
 
 
 def _replica_routes(
-    service: Service, replicas: Sequence[Replica], draining: frozenset[str], slots: SlotSource
+    service: Service,
+    replicas: Sequence[Replica],
+    draining: frozenset[str],
+    slots: SlotSource,
+    *,
+    entry: bool = False,
 ) -> tuple[ReplicaRoute, ...]:
     found = slots.of(service)
     return tuple(
@@ -189,6 +229,7 @@ def _replica_routes(
             worker=True,
             learns=found.learns,
             least=found.least,
+            version=version_of(r.key.revision) if entry else "",
         )
         for r in sorted(replicas, key=lambda r: r.id)
     )

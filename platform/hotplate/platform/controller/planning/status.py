@@ -8,6 +8,7 @@ from hotplate.deploy.engine import Replica, ReplicaState
 from hotplate.deploy.workload import WorkloadKey
 from hotplate.platform.controller.planning.messages import counted, failed, failure_of
 from hotplate.platform.controller.planning.observed import Observed, RolloutVerdict
+from hotplate.platform.controller.rollouts.strategies import Phase
 from hotplate.platform.spec.annotations import binary_of
 from hotplate.platform.store.records import Revision, RolloutOutcome
 
@@ -17,9 +18,13 @@ _DOWN = (ReplicaState.STOPPING, ReplicaState.FAILED)
 
 
 def status_of(
-    observed: Observed, verdict: RolloutVerdict | None, desired: Mapping[WorkloadKey, int]
+    observed: Observed,
+    verdict: RolloutVerdict | None,
+    desired: Mapping[WorkloadKey, int],
+    phase: Phase | None = None,
 ) -> tuple[str, str]:
-    """Status and sentence. `desired`: how many replicas each workload would have without quotas."""
+    """Status and sentence. `desired`: how many replicas each workload would have without quotas;
+    `phase`: of the roll-out that is under way."""
     deployment = observed.deployment
     latest = deployment.latest
     if verdict is not None and verdict.outcome is RolloutOutcome.FAILED:
@@ -27,13 +32,15 @@ def status_of(
     if latest.outcome is RolloutOutcome.FAILED:
         return "failed", failed(deployment, latest.reason)
     if latest.outcome is RolloutOutcome.DEPLOYING and verdict is None:
-        return "deploying", _waiting_for(observed, latest)
+        return "deploying", _waiting_for(observed, latest, phase)
     if observed.unserved:
         return "unhealthy", f"it cannot be called: {observed.unserved}"
     return _steady(observed, desired)
 
 
-def _waiting_for(observed: Observed, revision: Revision) -> str:
+def _waiting_for(observed: Observed, revision: Revision, phase: Phase | None) -> str:
+    if phase is Phase.PAUSED:
+        return _going_on(observed, revision, phase)
     replicas = [r for r in observed.replicas if r.key.revision == revision.number]
     for state in (ReplicaState.PENDING, ReplicaState.BACKOFF):
         for replica in replicas:
@@ -44,6 +51,24 @@ def _waiting_for(observed: Observed, revision: Revision) -> str:
     starting = [r for r in replicas if r.state is ReplicaState.STARTING and r.reason]
     for replica in sorted(starting, key=lambda replica: not replica.build_log):
         return _service_problem(replica)
+    return _going_on(observed, revision, phase)
+
+
+def _going_on(observed: Observed, revision: Revision, phase: Phase | None) -> str:
+    serving = observed.deployment.serving
+    if phase is Phase.PAUSED:
+        name = observed.deployment.name
+        return (
+            f"the roll-out of revision {revision.number} is paused; "
+            f"'hotplate rollout resume {name}' lets it go on"
+        )
+    if phase is Phase.DRAINING and serving is not None:
+        return (
+            f"revision {serving.number} finishes its requests and ends "
+            f"before revision {revision.number} starts"
+        )
+    if phase is Phase.SHIFTING and serving is not None:
+        return f"revision {revision.number} takes over from revision {serving.number}"
     return f"revision {revision.number} is starting"
 
 

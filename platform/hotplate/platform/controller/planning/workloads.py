@@ -57,6 +57,8 @@ class WorkloadRules:
     """The most that one replica can have."""
     tenancy: Tenancy = ISOLATED
     """Which organizations may be served side by side."""
+    revisions_kept: int = 10
+    """How many of a deployment's last revisions can be returned to."""
     dependency_host: str = "127.0.0.1"
     namespace: str = "default"
     """The API's `kube_namespace`."""
