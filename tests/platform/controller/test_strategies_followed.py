@@ -89,11 +89,10 @@ async def test_a_strategy_keeps_its_bounds_until_the_new_revision_serves_alone(
         world.engine.become(coming(world)[0], ReplicaState.READY)
     await until(lambda: not world.engine.of(1))
     assert len(world.engine.of(2)) == replicas
-    await until(lambda: (world.controller.rollout_json(made.id) or {})["phase"] == "done")
+    await until(lambda: world.controller.live(made.id)["rollout"]["phase"] == "done")
 
     def versions() -> list[tuple[int, float, int]]:
-        shown = world.controller.rollout_json(made.id)
-        assert shown is not None
+        shown = world.controller.live(made.id)["rollout"]
         assert (shown["strategy"], shown["from"], shown["to"]) == (strategy.value, 1, 2)
         return [(v["revision"], v["share"], v["ready"]) for v in shown["versions"]]
 
@@ -112,8 +111,7 @@ async def shifting(world: World) -> Deployment:
 
 async def test_both_revisions_share_the_requests(world: World) -> None:
     made = await shifting(world)
-    shown = world.controller.rollout_json(made.id)
-    assert shown is not None
+    shown = world.controller.live(made.id)["rollout"]
     assert (shown["phase"], shown["from"], shown["to"]) == ("shifting", 1, 2)
     assert shown["reason"] == "revision 2 takes over from revision 1"
     assert [(v["revision"], round(v["share"], 2)) for v in shown["versions"]] == [
@@ -138,8 +136,7 @@ async def test_a_revision_that_answers_worse_is_stopped(world: World) -> None:
     assert "RolloutStopped" in kinds
     await until(lambda: not world.engine.of(2))
     assert sorted(world.gateway.routed()) == sorted(r.id for r in world.engine.of(1))
-    shown = world.controller.rollout_json(made.id)
-    assert shown is not None
+    shown = world.controller.live(made.id)["rollout"]
     assert shown["phase"] == "stopped"
 
 
@@ -181,15 +178,14 @@ async def test_where_a_pause_and_a_ramp_stand_survives_a_kill(tmp_path: Path) ->
         made = await shifting(world)
         store.revisions.pause(latest(world, made).id, "ann", paused=True)
         world.controller.poke(made.id)
-        await until(lambda: (world.controller.rollout_json(made.id) or {})["phase"] == "paused")
+        await until(lambda: world.controller.live(made.id)["rollout"]["phase"] == "paused")
         await until(lambda: latest(world, made).progress.get("step_at") is not None)
     before = latest(world, made).progress
     assert (before["step"], before["from"]) == (1, 1)
     again = World(store, FakeEngine(survivors=world.engine))
     async with running(again):
         await until(lambda: len(again.gateway.routed()) == 3)
-        shown = again.controller.rollout_json(made.id)
-        assert shown is not None
+        shown = again.controller.live(made.id)["rollout"]
         assert shown["phase"] == "paused"
         assert "hotplate rollout resume echo" in shown["reason"]
         assert latest(again, made).progress["step_at"] == before["step_at"]

@@ -16,7 +16,7 @@ from hotplate.platform.controller.interface import UNSEEN, Rollout
 from hotplate.platform.controller.planning.ceiling import Ceiling
 from hotplate.platform.controller.planning.tenancy import Tenancy
 from hotplate.platform.controller.planning.workloads import WorkloadRules, least_amounts, notes
-from hotplate.platform.controller.rollout_json import rollout_json
+from hotplate.platform.controller.rollout import rollout_json
 from hotplate.platform.errors import Alone
 from hotplate.platform.store.parts import Store
 from hotplate.platform.store.records import DemandRecord, DesiredState, RolloutOutcome
@@ -92,14 +92,12 @@ class FakeController:
         tail = deployment.latest.log_tail
         return Rollout(deployment.reason, over=True, failed=failed, log_tail=tail)
 
-    def rollout_json(self, deployment_id: int) -> dict[str, Any] | None:
-        deployment = self._store.deployments.get(deployment_id)
-        if deployment is None:
-            return None
-        return rollout_json(DeploymentState(deployment), [], {})
-
     def live(self, deployment_id: int) -> dict[str, Any]:
-        return {"services": [], "replicas": self.replicas}
+        live: dict[str, Any] = {"services": [], "replicas": self.replicas}
+        deployment = self._store.deployments.get(deployment_id)
+        if deployment is not None:
+            live["rollout"] = rollout_json(DeploymentState(deployment), [], {})
+        return live
 
     def demands(self, deployment_id: int) -> Sequence[DemandRecord]:
         return self.unwritten

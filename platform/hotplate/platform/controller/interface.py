@@ -64,11 +64,9 @@ class ControllerApi(Protocol):
     def rollout(self, deployment_id: int) -> Rollout:
         """How the roll-out asked for last stands."""
 
-    def rollout_json(self, deployment_id: int) -> dict[str, Any] | None:
-        """The same with its figures, as JSON; None while the controller has not handled it yet."""
-
     def live(self, deployment_id: int) -> dict[str, Any]:
-        """Replicas, demand and the last decision per service, as JSON (for status pages)."""
+        """Replicas, demand and the last decision per service, and how the last roll-out stands
+        (`rollout`, absent while the controller has not handled it), as JSON (for status pages)."""
 
     def demands(self, deployment_id: int) -> Sequence[DemandRecord]:
         """Demand that deciders saw lately and that is not in the store yet, the oldest first."""

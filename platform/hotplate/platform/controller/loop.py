@@ -42,8 +42,7 @@ from hotplate.platform.controller.planning.instance_types import instance_types
 from hotplate.platform.controller.planning.routing import Addresses, public_name
 from hotplate.platform.controller.planning.workloads import WorkloadRules, least_amounts, notes
 from hotplate.platform.controller.reconciler import RETRY_S, Reconciler
-from hotplate.platform.controller.rollout import rollout_of
-from hotplate.platform.controller.rollout_json import rollout_json
+from hotplate.platform.controller.rollout import rollout_json, rollout_of
 from hotplate.platform.controller.scaling.allocations import usage
 from hotplate.platform.controller.scaling.prometheus import Prometheus
 from hotplate.platform.controller.scaling.query_watch import QueryWatch
@@ -153,18 +152,13 @@ class Controller:
             return UNSEEN
         return rollout_of(state, state.mine(self._engine.replicas()))
 
-    def rollout_json(self, deployment_id: int) -> dict[str, Any] | None:
-        state = self.states.get(deployment_id)
-        if state is None:
-            return None
-        answers = self.gateways.answers(public_name(state.deployment))
-        return rollout_json(state, state.mine(self._engine.replicas()), answers)
-
     def live(self, deployment_id: int) -> dict[str, Any]:
         state = self.states.get(deployment_id)
         if state is None:
             return {"services": [], "replicas": []}
-        return live_json(state, state.mine(self._engine.replicas()))
+        replicas = state.mine(self._engine.replicas())
+        answers = self.gateways.answers(public_name(state.deployment))
+        return live_json(state, replicas) | {"rollout": rollout_json(state, replicas, answers)}
 
     def demands(self, deployment_id: int) -> Sequence[DemandRecord]:
         state = self.states.get(deployment_id)

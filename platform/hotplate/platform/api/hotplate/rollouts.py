@@ -97,7 +97,7 @@ class RolloutRoutes:
         return web.json_response({"items": items, "total": total})
 
     async def _answer(self, deployment: Deployment) -> web.Response:
-        found = self._controller.rollout_json(deployment.id)
+        found = self._controller.live(deployment.id).get("rollout")
         if found is None or found["to"] != deployment.latest.number:
             found = _unseen(deployment)
         return web.json_response(found)
