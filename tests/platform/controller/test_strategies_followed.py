@@ -135,9 +135,32 @@ async def test_a_revision_that_answers_worse_is_stopped(world: World) -> None:
     kinds = [event.kind for event in world.store.history.events(made.id)]
     assert "RolloutStopped" in kinds
     await until(lambda: not world.engine.of(2))
-    assert sorted(world.gateway.routed()) == sorted(r.id for r in world.engine.of(1))
+    assert len(world.engine.of(1)) == 2
+    await until(lambda: sorted(world.gateway.routed()) == sorted(r.id for r in world.engine.of(1)))
     shown = world.controller.live(made.id)["rollout"]
     assert shown["phase"] == "stopped"
+
+
+async def test_what_is_stopped_drains_before_it_ends(world: World) -> None:
+    """Its end is noted, and the next step taken, before any gateway has heard of it."""
+    made = await shifting(world)
+    (new,) = (r.id for r in world.engine.of(2) if r.state is ReplicaState.READY)
+    asked: list[bool] = []
+    remove = world.engine.scale
+
+    async def scale(workload: Any, count: int, **more: Any) -> None:
+        if new in more.get("remove", ()):
+            route = world.gateway.route()
+            assert route is not None
+            asked.append(all(r.draining for r in route.replicas if r.id == new))
+        await remove(workload, count, **more)
+
+    world.engine.scale = scale  # type: ignore[method-assign]
+    answers = {"main@1": {"2xx": 100}, "main@2": {"5xx": 30}}
+    await world.gateway.report(default__echo=RouteDemand(completed=30, answers=answers))
+    await until(lambda: world.status(made) == "failed")
+    await until(lambda: not world.engine.of(2))
+    assert asked == [True]
 
 
 async def test_with_the_comparison_off_it_goes_on(world: World) -> None:

@@ -121,6 +121,12 @@ class DeploymentState:
         self.draining = replicas
         self.drained_since = {name: self.drained_since.get(name, now) for name in replicas}
 
+    def drains_known(self) -> frozenset[str]:
+        """What drains, and stands in the routes as such. Until the routes have been made anew, no
+        gateway can have heard of the others, whatever it has confirmed."""
+        replicas = (replica for route in self.routes for replica in route.replicas)
+        return self.draining - {replica.id for replica in replicas if not replica.draining}
+
     def patience_s(self, replica: Replica) -> float:
         """How long a replica may finish what it has."""
         service = self.find(replica.key)

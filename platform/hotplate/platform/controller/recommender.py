@@ -98,7 +98,7 @@ class Recommender:
             desired={each.key: each.decision.desired for each in recommended},
             replicas=replicas,
             draining=state.draining,
-            idle=overdue | {r for r in state.draining if self._gateways.idle(r)},
+            idle=overdue | {r for r in state.drains_known() if self._gateways.idle(r)},
             busy={r.id: n for r in replicas if (n := self._gateways.busy(r.id))},
             ages_s={name: now - begun for name, begun in state.begun.items()},
             ordered=frozenset(filter(state.owns, self._allocations.ordered())),
