@@ -18,7 +18,7 @@ from hotplate.platform.controller.planning.routing import (
     version_of,
 )
 from hotplate.platform.controller.planning.slot_counts import SlotCounts
-from hotplate.platform.controller.planning.turnovers import shared_strategy
+from hotplate.platform.controller.planning.turnovers import sharing
 from hotplate.platform.controller.planning.workloads import Service
 from hotplate.platform.controller.rollouts.comparison import AnswerWindow, Counted
 from hotplate.platform.controller.rollouts.strategies import Shift
@@ -173,16 +173,9 @@ class DeploymentState:
         services = [service for members in self.services.values() for service in members]
         return self.slots.update(services, replicas, demands, label)
 
-    def sharing(self) -> tuple[int, int] | None:
-        """The numbers of the new and the old revision where both get requests now."""
-        latest, serving = self.deployment.latest, self.deployment.serving
-        if serving is None or shared_strategy(self.deployment) is None:
-            return None
-        return latest.number, serving.number
-
     def follow_answers(self, counted: Counted) -> None:
         """Follows how the two revisions of a roll-out answer, as gateways have counted."""
-        pair = self.sharing()
+        pair = sharing(self.deployment)
         if pair is None:
             return
         new, old = pair

@@ -18,6 +18,7 @@ from hotplate.platform.controller.deployment_state import DeploymentState
 from hotplate.platform.controller.deployment_states import DeploymentStates
 from hotplate.platform.controller.planning.observed import Observed
 from hotplate.platform.controller.planning.routing import public_name
+from hotplate.platform.controller.planning.turnovers import sharing
 from hotplate.platform.controller.planning.workloads import Service
 from hotplate.platform.controller.rollouts.comparison import Counted
 from hotplate.platform.controller.scaling.deciders import Recommendation, counts
@@ -91,7 +92,7 @@ class Recommender:
             recommendation = replace(recommendation, slots=state.slots.of(service).text())
             recommended.append(self._switched(state, service, recommendation, own, now))
             state.look_by(recommended[-1].decision.next_at)
-        compared = state.sharing() is not None
+        compared = sharing(state.deployment) is not None
         return recommended, Observed(
             deployment=state.deployment,
             services=state.services,
@@ -154,7 +155,7 @@ class Recommender:
 def _alike(state: DeploymentState, service: Service) -> list[WorkloadKey]:
     """The service's workload, and those of other revisions that do its work beside it now."""
     key = service.workload.key
-    if state.sharing() is None:
+    if sharing(state.deployment) is None:
         return [key]
     others = (other for members in state.services.values() for other in members)
     return [key] + [

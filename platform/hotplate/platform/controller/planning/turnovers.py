@@ -52,6 +52,13 @@ def shared_strategy(deployment: Deployment) -> Strategy | None:
     return strategy if strategy.shares else None
 
 
+def sharing(deployment: Deployment) -> tuple[int, int] | None:
+    """The numbers of the new and the old revision where both get requests now."""
+    if deployment.serving is None or shared_strategy(deployment) is None:
+        return None
+    return deployment.latest.number, deployment.serving.number
+
+
 def turnover_of(observed: Observed) -> Turnover:
     """The roll-out of the latest revision, which has not ended, beside what there was before."""
     deployment = observed.deployment
