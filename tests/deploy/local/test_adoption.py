@@ -60,12 +60,17 @@ async def test_an_adopted_one_that_ends_starts_again_with_variables_that_no_reco
     await first.scale(served, 1)
     (replica,) = await until(first, states(S.READY))
     await first.close()
-    record = (tmp_path / "replicas" / replica.id / "state.json").read_text()
+    path = tmp_path / "replicas" / replica.id / "state.json"
+    record = path.read_text()
     assert '"secrets": ["hf"]' in record
     assert "not-on-disk" not in record
+    older = json.loads(record)
+    older["workload"] |= {"env": {"KEY": "not-on-disk"}}
+    path.write_text(json.dumps(older))
     runtime = FakeRuntime()
     engine = LocalEngine(host_in(tmp_path, MACHINE), runtime, MACHINE, QUICK)
     await engine.start()
+    assert "not-on-disk" not in path.read_text(), "an older engine had written it"
     os.kill(pid_of(tmp_path, replica.id), signal.SIGKILL)
     await until(engine, states(S.BACKOFF))
     again = asyncio.create_task(until(engine, states(S.READY)))

@@ -205,7 +205,10 @@ class Records:
         """
         for replica in self.ids():
             with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-                content = json.loads((self._replicas / replica / "state.json").read_text())
+                path = self._replicas / replica / "state.json"
+                content = json.loads(path.read_text())
+                if content["workload"].pop("env", None):  # as older versions of us wrote it
+                    _write(path, content)
                 yield _record(content)
 
     def end(self, replica: str) -> None:
