@@ -27,6 +27,9 @@ from hotplate.serving.replica.environments.registry import EnvironmentRegistry
 from hotplate.serving.replica.runtime import BentoRuntime
 from hotplate.serving.replica.secret_values import SecretSource
 
+_OF_PROGRAMS = ("bin", "dev", "lib", "lib64", "proc", "sbin", "sys", "usr")
+"""Folders of the machine's below which nothing can be hidden."""
+
 
 @dataclass(frozen=True)
 class LocalNode:
@@ -149,7 +152,16 @@ def _hidden(settings: PlatformSettings, data: DataDir) -> list[Path]:
     engine = data.visible_folder("engine").resolve().parent
     gateways = top(data.folder("gateway") / RENDEZVOUS).resolve()
     meeting = [] if gateways.is_relative_to(data.root) else [gateways]
-    return [data.root, engine, *stored, packages, VIEWS, *meeting]
+    return [data.root, engine, *stored, packages, VIEWS, *meeting, *_key_folder(settings)]
+
+
+def _key_folder(settings: PlatformSettings) -> list[Path]:
+    """The folder with the keys of secrets, unless programs need what else is there."""
+    file = settings.secret_keys_at
+    if file is None:
+        return []
+    folder = file.parent.resolve()
+    return [folder] if len(folder.parts) > 2 and folder.parts[1] not in _OF_PROGRAMS else []
 
 
 def _shown(settings: PlatformSettings) -> list[Path]:
