@@ -119,3 +119,13 @@ def test_no_final_of_what_is_compiled_is_a_tuple_of_floats() -> None:
                 kinds = {type(getattr(each, "value", None)) for each in line.value.elts}
                 final = ast.unparse(line.annotation) == "Final"
                 assert not (final and kinds == {float}), f"{module}.py, line {line.lineno}"
+
+
+def test_nothing_compiled_asks_for_the_attributes_of_an_object() -> None:
+    """Objects of compiled classes have no `__dict__`, so `vars` of one is a TypeError."""
+    for module in compiled.MODULES:
+        tree = ast.parse(compiled.source(module).read_text())
+        names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+        attributes = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+        assert "vars" not in names, module
+        assert "__dict__" not in attributes, module

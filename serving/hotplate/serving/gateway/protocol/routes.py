@@ -252,7 +252,7 @@ class DemandReport:
         """What is sent at `now` (loop seconds)."""
         routes = {}
         for name, demand in self.routes.items():
-            sent = routes[name] = dict(vars(demand))
+            sent = routes[name] = _fields(demand)
             oldest_at = sent.pop("oldest_at")
             sent["oldest_s"] = None if oldest_at is None else max(0.0, now - oldest_at)
         return {
@@ -274,13 +274,18 @@ class DemandReport:
         return DemandReport(data["version"], routes, tuple(data.get("used", ())))
 
 
+def _fields(record: Any) -> dict[str, Any]:
+    """A dataclass's fields as they are; a compiled one has no `vars`."""
+    return {name: getattr(record, name) for name in record.__dataclass_fields__}
+
+
 def _route_json(route: Route) -> dict[str, Any]:
     """A table goes out each time that a replica comes or goes, so nothing is copied that need not
     be."""
     return {
-        **vars(route),
-        "replicas": tuple(map(vars, route.replicas)),
-        "versions": tuple(map(vars, route.versions)),
+        **_fields(route),
+        "replicas": tuple(map(_fields, route.replicas)),
+        "versions": tuple(map(_fields, route.versions)),
         "cors": None if route.cors is None else asdict(route.cors),
     }
 
