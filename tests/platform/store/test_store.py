@@ -243,7 +243,7 @@ def test_a_secret_that_somebody_else_has_is_refused(store: Store, user: User) ->
 def test_tasks_are_kept_the_same_on_every_database(database_url: str) -> None:
     store = Store(Database(database_url))
     deployment = make(store, store.identities.ensure_user("acme", "ada", "ada@example.com"), "echo")
-    content, turn = TaskContent(b"POST /toil\r\n", b"\x00\xff", 5 << 30, 1), Turn("beta", 6)
+    content, turn = TaskContent(b"POST /toil\r\n", b"\x00\xff", 5 << 30, 1), Turn("beta", 6, "next")
     for name in ("one", "two"):
         store.tasks.add(name, "acme/echo", "/toil", content, turn)
     assert store.tasks.input_of("one") == ("/toil", content, turn)

@@ -326,12 +326,14 @@ class Task:
 
 @dataclass(frozen=True)
 class Turn:
-    """Whose a task is in the queue, and how urgent, as its submission said."""
+    """Whose a task is in the queue, how urgent, and of which version, as its submission said."""
 
     organization: str = ""
     """Of callers, where they are trusted to name one."""
     priority: int = USUAL_PRIORITY
     """RFC 9218's urgency, 0 to 7."""
+    version: str = ""
+    """The canary's version that was chosen for it; empty = `main`, or there was no canary."""
 
 
 @dataclass(frozen=True)

@@ -402,6 +402,8 @@ class TaskRow(Table):
     caller: Mapped[str] = mapped_column(default="")
     """The organization among its callers."""
     priority: Mapped[int]
+    version: Mapped[str] = mapped_column(default="", server_default="")
+    """The canary's version to which it was submitted; empty = `main`."""
     status: Mapped[str] = mapped_column(index=True)
     gateway: Mapped[str] = mapped_column(default="")
     created_at: Mapped[datetime] = mapped_column(default=utc_now)

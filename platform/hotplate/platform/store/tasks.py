@@ -40,6 +40,7 @@ class Tasks(StorePart):
                 path=path,
                 caller=turn.organization,
                 priority=turn.priority,
+                version=turn.version,
                 status=Status.PENDING,
                 input_head=content.head,
                 input_body=content.body,
@@ -97,7 +98,7 @@ class Tasks(StorePart):
         with self._database.session() as session:
             row = _row(session, None, task_id)
             content = TaskContent(row.input_head, row.input_body, row.input_bytes, row.input_part)
-            return row.path, content, Turn(row.caller, row.priority)
+            return row.path, content, Turn(row.caller, row.priority, row.version)
 
     def answer_of(self, task_id: str) -> TaskContent:
         """Raises NotFound."""
@@ -112,6 +113,7 @@ class Tasks(StorePart):
                 TaskRow.id,
                 TaskRow.caller,
                 TaskRow.priority,
+                TaskRow.version,
                 TaskRow.gateway,
                 OrganizationRow.name,
                 DeploymentRow.name,
@@ -122,9 +124,10 @@ class Tasks(StorePart):
             .order_by(TaskRow.created_at, TaskRow.id)
         )
         with self._database.session() as session:
+            found = session.execute(query)
             return [
-                OfferedTask(task_id, f"{owner}/{name}", gateway, Turn(caller, priority))
-                for task_id, caller, priority, gateway, owner, name in session.execute(query)
+                OfferedTask(task_id, f"{owner}/{name}", gateway, Turn(caller, priority, version))
+                for task_id, caller, priority, version, gateway, owner, name in found
             ]
 
     def counts(self, deployment_id: int) -> dict[str, int]:

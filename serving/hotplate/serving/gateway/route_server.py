@@ -27,6 +27,7 @@ from hotplate.serving.gateway.http1.head_cache import HeadCache
 from hotplate.serving.gateway.http1.multipart import watch_of
 from hotplate.serving.gateway.http1.request_head import RequestHead
 from hotplate.serving.gateway.limits import Limits
+from hotplate.serving.gateway.protocol.headers import version_line
 from hotplate.serving.gateway.protocol.routes import (
     ANSWER_KINDS,
     Change,
@@ -104,8 +105,7 @@ class RouteServer(Host):
             self.choice = None
         elif self.choice is None or not self.choice.is_of(route):
             self.choice = VersionChoice(route)
-        version = route.version.encode()
-        self.context.version_line = b"Hotplate-Version: %b\r\n" % version if version else b""
+        self.context.version_line = version_line(route.version)
         self.dispatcher.follow(route)
         self.bodies.slot_freed()
         self.check_ended()

@@ -29,6 +29,8 @@ from tests.support.patience import PATIENCE_S
 
 LOST_S = 0.3
 ROUTE = "acme/echo"
+MAINS = {"organization": "", "priority": 3, "version": ""}
+"""The turn of a task that says nothing of itself."""
 HEAD = b"POST /toil HTTP/1.1\r\nHost: a\r\nX-Own: \xe9\r\n"
 ANSWER = b"200 OK\r\nContent-Type: image/png\r\nSet-Cookie: a=1\r\nSet-Cookie: b=2\r\n"
 
@@ -177,7 +179,7 @@ async def test_a_task_belongs_to_the_gateway_that_started_it_until_that_is_gone(
     first, second = await desk.line("g1"), await desk.line("g2")
     for line in (first, second):
         assert (await line.receive_json())["run"] == [
-            {"id": task_id, "route": ROUTE, "lost": False, "organization": "", "priority": 3}
+            {"id": task_id, "route": ROUTE, "lost": False, **MAINS}
         ]
     assert (await desk.start(task_id, "g1"))[0] == 200
     while not (dropped := (await second.receive_json())["drop"]):
@@ -189,7 +191,7 @@ async def test_a_task_belongs_to_the_gateway_that_started_it_until_that_is_gone(
     await first.close()
     async with asyncio.timeout(PATIENCE_S):
         assert (await second.receive_json())["run"] == [
-            {"id": task_id, "route": ROUTE, "lost": True, "organization": "", "priority": 3}
+            {"id": task_id, "route": ROUTE, "lost": True, **MAINS}
         ]
     head = b"502 Bad Gateway\r\nContent-Type: application/json\r\n"
     assert await desk.end(task_id, b"{}", "g2", head, note="the gateway ended") == 200
@@ -203,7 +205,7 @@ async def test_whose_a_task_is_and_how_urgent_is_told_with_it_and_with_its_retry
     desk: Desk,
 ) -> None:
     line = await desk.line("g1")
-    turn = {"organization": "acme", "priority": "6"}
+    turn = {"organization": "acme", "priority": "6", "version": "next"}
     _, said = await desk.call("submit", framed(HEAD) + b"{}", **turn)
     await desk.start(said["task_id"])
     assert await desk.end(said["task_id"], b"") == 200
@@ -211,7 +213,7 @@ async def test_whose_a_task_is_and_how_urgent_is_told_with_it_and_with_its_retry
     again = await desk.line("g2")
     for told in (await line.receive_json(), await again.receive_json()):
         [offer] = told["run"]
-        assert (offer["organization"], offer["priority"]) == ("acme", 6)
+        assert (offer["organization"], offer["priority"], offer["version"]) == ("acme", 6, "next")
 
 
 async def test_a_gateway_that_comes_back_is_told_what_is_wanted_no_more(desk: Desk) -> None:

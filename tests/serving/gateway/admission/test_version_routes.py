@@ -7,7 +7,7 @@ from typing import Any
 
 from hotplate.serving.gateway.admission.version_routes import with_versions
 from hotplate.serving.gateway.protocol.cors_rules import Cors
-from hotplate.serving.gateway.protocol.routes import ReplicaRoute, Route, RouteType
+from hotplate.serving.gateway.protocol.routes import TASKS, ReplicaRoute, Route, RouteType
 from hotplate.serving.gateway.protocol.version_shares import VersionShare
 
 PUBLIC = Route(
@@ -59,3 +59,9 @@ def test_a_version_whose_route_is_missing_leaves_its_share_to_main() -> None:
 def test_tables_without_versions_are_as_they_came() -> None:
     routes = (OTHER, NEXT)
     assert with_versions(routes) is routes
+
+
+def test_tasks_with_slots_of_their_own_know_their_version() -> None:
+    tasks = [Route(name + TASKS, "", 0) for name in (PUBLIC.name, NEXT.name, OTHER.name)]
+    served = with_versions((PUBLIC, NEXT, OTHER, *tasks))
+    assert [route.version for route in served] == ["main", "next", "", "main", "next", ""]

@@ -114,7 +114,8 @@ class TaskKeeper:
             return self._no()
         task_id = f"{len(self.tasks):032x}"
         said = request.query
-        turn = {"organization": said["organization"], "priority": int(said["priority"])}
+        turn: dict[str, Any] = {"organization": said["organization"]}
+        turn |= {"priority": int(said["priority"]), "version": said.get("version", "")}
         self.tasks[task_id] = Kept(head, body, turn=turn)
         await self.offer(task_id, request.query["route"])
         return self._said({"task_id": task_id, "status": "pending"})

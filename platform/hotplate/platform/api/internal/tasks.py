@@ -95,7 +95,11 @@ class TaskRoutes:
     async def _submit(self, request: web.Request, route: str) -> web.StreamResponse:
         task_id = uuid4().hex
         asked = request.query
-        turn = Turn(asked.get("organization", ""), int(asked.get("priority", USUAL_PRIORITY)))
+        turn = Turn(
+            asked.get("organization", ""),
+            int(asked.get("priority", USUAL_PRIORITY)),
+            asked.get("version", ""),
+        )
         content = await self._take(request, task_id, INPUT_PART)
         return await self._add(task_id, route, asked["path"], content, turn)
 

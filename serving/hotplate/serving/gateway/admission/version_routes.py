@@ -6,11 +6,11 @@ decides who is let in is its public route's, because both are reached at one add
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import replace
 
-from hotplate.serving.gateway.protocol.routes import Route
-from hotplate.serving.gateway.protocol.version_shares import MAIN, VersionShare, laid_out
+from hotplate.serving.gateway.protocol.routes import TASKS, Route
+from hotplate.serving.gateway.protocol.version_shares import MAIN, laid_out
 
 
 def with_versions(routes: Sequence[Route]) -> Sequence[Route]:
@@ -19,28 +19,21 @@ def with_versions(routes: Sequence[Route]) -> Sequence[Route]:
     if not any(route.versions for route in routes):
         return routes
     named = {route.name for route in routes}
-    versions_of = {
-        route.name: tuple(v for v in laid_out(route.versions) if v.route in named)
-        for route in routes
-        if route.versions
-    }
-    public_of = {
-        version.route: (route, version.id)
-        for route in routes
-        for version in versions_of.get(route.name, ())
-    }
-    return [
-        _version_route(route, *public_of[route.name])
-        if route.name in public_of
-        else _public_route(route, versions_of.get(route.name, ()))
-        for route in routes
-    ]
+    publics = [_public_route(route, named) for route in routes if route.versions]
+    served = {route.name: route for route in publics}
+    by_name = {route.name: route for route in routes}
+    for public in publics:
+        for version in public.versions:
+            served[version.route] = _version_route(by_name[version.route], public, version.id)
+    for name in named.intersection(name + TASKS for name in list(served)):
+        version_id = served[name.removesuffix(TASKS)].version
+        served[name] = replace(by_name[name], version=version_id)
+    return [served.get(route.name, route) for route in routes]
 
 
-def _public_route(route: Route, versions: Sequence[VersionShare]) -> Route:
-    if not route.versions:
-        return route
-    return replace(route, versions=tuple(versions), version=MAIN if versions else "")
+def _public_route(route: Route, named: Container[str]) -> Route:
+    versions = tuple(v for v in laid_out(route.versions) if v.route in named)
+    return replace(route, versions=versions, version=MAIN if versions else "")
 
 
 def _version_route(own: Route, public: Route, version: str) -> Route:

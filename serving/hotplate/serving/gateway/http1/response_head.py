@@ -64,6 +64,8 @@ class ResponseHead:
     """How much of the body is for the caller, if the body ends later than that."""
     trailer: bytes = b""
     """The announced trailers."""
+    names_version: bool = False
+    """Whether it says which version of the deployment answers."""
     written: Written | None = field(default=None, compare=False)
     """The usual head, for callers that keep their connection."""
 
@@ -145,14 +147,16 @@ def read_response(
     has `relayed` it, which version has answered."""
     known: dict[bytes, bytes] = {}
     lines: list[bytes] = []
-    has_request_id = False
+    has_request_id = names_version = False
     for name, value in fields:
         key = name.lower()
         if key in HOP_BY_HOP or key in (b"content-length", ANSWER_BYTES):
             known[key] = known[key] + b", " + value if key in known else value
             continue
-        if key == VERSION_FIELD and not relayed:
-            continue
+        if key == VERSION_FIELD:
+            if not relayed:
+                continue
+            names_version = True
         if key == b"x-request-id":
             has_request_id = True
         lines.append(b"%b: %b\r\n" % (name, value))
@@ -171,6 +175,7 @@ def read_response(
         lines=lines,
         answer_bytes=int(answer_bytes) if worker and answer_bytes is not None else None,
         trailer=known.get(b"trailer", b""),
+        names_version=names_version,
     )
 
 

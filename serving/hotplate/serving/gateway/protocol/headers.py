@@ -21,3 +21,8 @@ answers. The request's goes on to the replica; a replica's own is dropped."""
 ANSWER_BYTES = b"hotplate-answer-bytes"
 """From our worker, in place of a length: how much of the response is for the caller; its end comes
 when the handler has ended (`replica/inside/patches/hooks.py`)."""
+
+
+def version_line(version: str) -> bytes:
+    """The header line that names the version; empty for none."""
+    return b"Hotplate-Version: %b\r\n" % version.encode() if version else b""

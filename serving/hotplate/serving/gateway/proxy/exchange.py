@@ -121,7 +121,7 @@ class Exchange(Forwarding):
         data, self.chunked_out, self.keep_alive = head.to_caller(
             self.request, self.request_id, keep_alive=keep_alive
         )
-        if self.context.version_line and not self.relayed:  # its owner has named it
+        if self.context.version_line and not head.names_version:
             data = with_line(data, self.context.version_line)
         self.phase = ANSWERED
         if not self.request.upgrade:
@@ -184,7 +184,7 @@ class Exchange(Forwarding):
             data, _, self.keep_alive = head.to_caller(
                 self.request, self.request_id, keep_alive=keep_alive
             )
-            if self.context.version_line and not self.relayed:
+            if self.context.version_line and not head.names_version:
                 data = with_line(data, self.context.version_line)
             self.phase = ANSWERED
             self.status = head.status

@@ -21,7 +21,11 @@ from hotplate.serving.gateway.proxy.exchange import Exchange
 from hotplate.serving.gateway.proxy.route_context import RouteContext
 from hotplate.serving.gateway.replicas.response_source import ResponseSource
 from hotplate.serving.gateway.tasks.control_plane_client import ControlPlaneClient
-from hotplate.serving.gateway.tasks.frame_heads import framed_response, run_head
+from hotplate.serving.gateway.tasks.frame_heads import (
+    framed_response,
+    is_version_line,
+    run_head,
+)
 
 log = logging.getLogger(__name__)
 
@@ -162,6 +166,8 @@ class TaskExchange(Exchange):
 
     async def _pass_on(self, head: bytes, size_bytes: int, body: AsyncIterator[bytes]) -> None:
         answer = framed_response(head, size_bytes)
+        if answer.names_version and not self.context.version_line:  # the canary is over
+            answer.lines = [line for line in answer.lines if not is_version_line(line)]
         cors = self.dispatcher.route.cors
         if cors is not None:
             # The handler's were for the page that submitted the task.

@@ -15,6 +15,7 @@ from collections.abc import Callable
 
 from hotplate.serving.gateway.errors import GatewayError
 from hotplate.serving.gateway.http1.response_head import ResponseHead
+from hotplate.serving.gateway.protocol.headers import version_line
 from hotplate.serving.gateway.proxy.dispatcher import Dispatcher
 from hotplate.serving.gateway.replicas.call import Destination, Waiter
 from hotplate.serving.gateway.tasks.control_plane_client import (
@@ -151,10 +152,13 @@ class TaskRun(Waiter):
         """Runs the task. Raises NotWanted, ControlPlaneAway and NotRun."""
         result = self._deliveries.result(self.id)
         limit, problem, status = dispatcher.route.body_limit_bytes, "", 0
+        version = version_line(dispatcher.route.version)
 
         async def take(head: ResponseHead, piece: bytes) -> None:
             # Whatever becomes of its answer, the slot is the handler's until the answer's end.
             nonlocal problem, status
+            if version and not status:  # its caller may ask when other versions are there
+                head.lines.append(version)
             status = head.status
             if result.size_bytes + len(piece) > limit:
                 problem = f"its response has more than {limit} bytes (body_limit_bytes)"

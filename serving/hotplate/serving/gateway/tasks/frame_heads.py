@@ -7,6 +7,7 @@ from dataclasses import replace
 from hotplate.serving.gateway.admission.task_routes import TaskCall
 from hotplate.serving.gateway.http1.request_head import RequestHead
 from hotplate.serving.gateway.http1.response_head import ResponseHead
+from hotplate.serving.gateway.protocol.headers import VERSION_FIELD
 
 NO_LENGTH = b"Content-Length: 0\r\n\r\n"
 
@@ -48,4 +49,10 @@ def framed_response(head: bytes, size_bytes: int | None) -> ResponseHead:
         upgrade=b"",
         has_request_id=any(line[:13].lower() == b"x-request-id:" for line in lines),
         lines=lines,
+        names_version=any(is_version_line(line) for line in lines),
     )
+
+
+def is_version_line(line: bytes) -> bool:
+    """Whether the line names the version that has answered."""
+    return line.partition(b":")[0].lower() == VERSION_FIELD
