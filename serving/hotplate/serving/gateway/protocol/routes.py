@@ -164,7 +164,7 @@ class RouteTable:
             "type": "routes",
             "version": self.version,
             "routes": tuple(map(_route_json, self.routes)),
-            "tokens": {name: tuple(map(vars, tokens)) for name, tokens in self.tokens.items()},
+            "tokens": {name: tuple(map(_fields, tokens)) for name, tokens in self.tokens.items()},
         }
 
     @staticmethod
