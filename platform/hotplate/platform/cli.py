@@ -26,6 +26,10 @@ COMMANDS = {
     "logs": ("logs", "show what the replicas of a deployment print"),
     "events": ("events", "show what happened to one or all deployments, and to the platform"),
     "why": ("why", "explain how many replicas a deployment has, or had"),
+    "rollout": (
+        "rollout",
+        "show how a new revision takes over, or steer it; go back to an old one",
+    ),
     "org": ("org", "show, make or delete organizations"),
     "user": ("user", "show, add or change members of an organization, and operators"),
     "token": ("tokens", "show, make or revoke tokens of an organization"),
