@@ -70,6 +70,10 @@ check: .venv/installed  ## what a change has to pass: format, lint, types, contr
 mutation: .venv/installed  ## which small faults in the pure parts no test notices; PARTS="rules queue", FLAGS="--share 0.1"
 	@nice $(BIN)/python -m tests.mutation $(PARTS) $(FLAGS)
 
+CASES ?= 500
+test-api: install  ## CASES made-up calls of each route of ours, checked against /openapi.json
+	@HOTPLATE_API_CASES=$(CASES) $(BIN)/python -m pytest -q -n 2 -o timeout=600 tests/platform/api/openapi
+
 bench: install .venv/demo-model  ## the benchmarks, as a table
 	@$(BIN)/python loadtests/bench.py
 

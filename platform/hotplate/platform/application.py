@@ -35,6 +35,7 @@ from hotplate.platform.api.hotplate.keys import KeyRoutes
 from hotplate.platform.api.hotplate.organizations import OrganizationRoutes
 from hotplate.platform.api.hotplate.quotas import QuotaRoutes
 from hotplate.platform.api.hotplate.rollouts import RolloutRoutes
+from hotplate.platform.api.openapi import document
 from hotplate.platform.api.web.requests import BODY_S
 from hotplate.platform.api.web.settings import ApiSettings
 from hotplate.platform.controller.interface import ControllerApi
@@ -69,6 +70,7 @@ def make_app(
     app[BODY_S] = settings.body_s
     app[UNPACKING] = unpacking
     app.add_routes(auth.routes())
+    app.add_routes(document.routes())
     app.add_routes(transfers.routes())
     for kind in Kind:
         app.add_routes(RepositoryRoutes(kind, store.artifacts).routes())

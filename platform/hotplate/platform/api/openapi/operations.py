@@ -1,0 +1,247 @@
+"""Our own routes, each with what it takes and answers. A test holds it to those that there are.
+
+Schemas say what is always there; what a schema does not name may be there too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from hotplate.autoscaler.sharing.amounts import Amounts
+from hotplate.deploy.standbys import StandbySettings, StandbyView
+from hotplate.platform.api.openapi.schemas import (
+    ANYTHING,
+    FLAG,
+    MOMENT,
+    NUMBER,
+    TEXT,
+    WHOLE,
+    Schema,
+    many,
+    mapping,
+    members,
+    null_or,
+    of_record,
+    one_of,
+    optional,
+    page,
+)
+from hotplate.platform.store.quotas import LIMITS
+from hotplate.platform.store.records import (
+    ColdStart,
+    DecisionRecord,
+    EventRecord,
+    MemberRole,
+)
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One route."""
+
+    about: str
+    answer: Schema
+    query: Mapping[str, Schema] = field(default_factory=dict)
+    body: Schema | None = None
+
+
+ROOT = "/api/v1/hotplate"
+COUNT = {"count": WHOLE | {"minimum": 0, "maximum": 1000}}
+FORCE = {"force": one_of(["true", "false"])}
+ROLE = one_of([role.value for role in MemberRole])
+
+LIVE = members(services=many(ANYTHING), replicas=many(members(id=TEXT)))
+SUMMARY = members(
+    name=TEXT,
+    status=TEXT,
+    reason=TEXT,
+    wanted=TEXT,
+    url=TEXT,
+    bento=TEXT,
+    revision=WHOLE,
+    serving=null_or(WHOLE),
+    labels=many(members(key=TEXT, value=TEXT)),
+    created_at=MOMENT,
+    live=LIVE,
+)
+DEPLOYMENT = members(
+    **SUMMARY["properties"],
+    config=ANYTHING,
+    revisions=many(
+        members(
+            number=WHOLE,
+            bento=TEXT,
+            outcome=TEXT,
+            reason=TEXT,
+            log_tail=many(TEXT),
+            serving=FLAG,
+            created_at=MOMENT,
+        )
+    ),
+    decisions=many(of_record(DecisionRecord)),
+    events=many(of_record(EventRecord)),
+    tasks=mapping(WHOLE),
+    learnt=mapping(ANYTHING),
+)
+_LIMITS = {name: null_or(NUMBER) for name in LIMITS}
+QUOTA = members(
+    organization=TEXT,
+    weight=NUMBER,
+    priority=WHOLE,
+    limit=members(**_LIMITS),
+    used=members(**dict.fromkeys(Amounts._fields, NUMBER)),
+)
+ORGANIZATION = members(
+    name=TEXT,
+    description=TEXT,
+    created_at=MOMENT,
+    members=WHOLE,
+    deployments=WHOLE,
+    quota=QUOTA,
+)
+MEMBER = members(name=TEXT, email=TEXT, role=ROLE, operator=FLAG, last_seen_at=null_or(MOMENT))
+KEYS = page(members(id=TEXT, made_at=MOMENT, encrypts=FLAG, values=WHOLE))
+STANDBY = members(
+    settings=of_record(StandbySettings),
+    set=many(TEXT),
+    budget_bytes=NUMBER,
+    memory_bytes=NUMBER,
+    pools=many(of_record(StandbyView)),
+)
+AMOUNTS = members(cpus=NUMBER, memory_bytes=NUMBER, gpus=NUMBER)
+PLATFORM = members(
+    roles=many(members(name=TEXT)),
+    disks=many(members(path=TEXT, free_bytes=WHOLE, total_bytes=WHOLE)),
+    nodes=many(members(name=TEXT, in_all=AMOUNTS, taken=AMOUNTS, cpus=NUMBER)),
+    short=many(TEXT),
+    walls=members(up=FLAG, why=TEXT),
+)
+
+ROLLOUT = members(
+    **{"from": null_or(WHOLE)},
+    to=WHOLE,
+    strategy=TEXT,
+    phase=one_of(["none", "starting", "shifting", "paused", "draining", "done", "stopped"]),
+    reason=TEXT,
+    since=MOMENT,
+    versions=many(
+        members(
+            version=TEXT,
+            revision=WHOLE,
+            bento=TEXT,
+            weight=NUMBER,
+            share=NUMBER,
+            wanted=WHOLE,
+            ready=WHOLE,
+            answers=mapping(WHOLE),
+        )
+    ),
+)
+REVISION = members(
+    number=WHOLE,
+    created_at=MOMENT,
+    by=TEXT,
+    bento=TEXT,
+    config=ANYTHING,
+    outcome=TEXT,
+    reason=TEXT,
+    serving=FLAG,
+)
+ACTIONS = ("undo", "restart", "pause", "resume", "abort", "promote")
+
+_ONE = f"{ROOT}/deployments/{{name}}"
+_ORGANIZATION = f"{ROOT}/organizations/{{organization}}"
+_MEMBER = f"{_ORGANIZATION}/members/{{name}}"
+_USER = f"{ROOT}/users/{{name}}"
+
+OPERATIONS: dict[tuple[str, str], Operation] = {
+    ("GET", "/healthz"): Operation("Whether the platform serves.", members(status=TEXT)),
+    ("GET", "/openapi.json"): Operation("This document.", members(openapi=TEXT, paths=ANYTHING)),
+    ("GET", f"{ROOT}/deployments"): Operation("All deployments, newest first.", many(SUMMARY)),
+    ("GET", _ONE): Operation("A deployment, and what was decided on it lately.", DEPLOYMENT),
+    ("GET", f"{_ONE}/decisions"): Operation(
+        "Scaling decisions, newest first.",
+        many(of_record(DecisionRecord)),
+        query={**COUNT, "until": MOMENT},
+    ),
+    ("GET", f"{_ONE}/log"): Operation(
+        "All that is kept of demand and decisions, the oldest first.", many(members(kind=TEXT))
+    ),
+    ("GET", f"{_ONE}/events"): Operation(
+        "What happened to it, newest first.", many(of_record(EventRecord)), query=COUNT
+    ),
+    ("GET", f"{_ONE}/cold_starts"): Operation(
+        "Its replicas' starts, newest first.", many(of_record(ColdStart)), query=COUNT
+    ),
+    ("GET", f"{_ONE}/logs"): Operation(
+        "The last lines of its replicas, by id.",
+        mapping(many(TEXT)),
+        query={"replica": TEXT, "lines": WHOLE | {"minimum": 0, "maximum": 1000}},
+    ),
+    ("GET", f"{_ONE}/rollout"): Operation("How its last roll-out stands.", ROLLOUT),
+    ("POST", f"{_ONE}/rollout"): Operation(
+        "Does something about it: `undo` may say `to` which revision, `promote` says a `version`.",
+        ROLLOUT,
+        body=members(action=one_of(ACTIONS)),
+    ),
+    ("GET", f"{_ONE}/revisions"): Operation(
+        "The revisions that are kept, newest first.",
+        page(REVISION),
+        query={**COUNT, "start": WHOLE | {"minimum": 0}},
+    ),
+    ("GET", f"{ROOT}/events"): Operation(
+        "What happened to all deployments, newest first; for operators to the platform too.",
+        many(of_record(EventRecord)),
+        query=COUNT,
+    ),
+    ("GET", f"{ROOT}/platform"): Operation("How the platform's parts are.", PLATFORM),
+    ("GET", f"{ROOT}/quotas"): Operation("Quotas, and what is used of them.", many(QUOTA)),
+    ("GET", f"{ROOT}/quotas/{{organization}}"): Operation("An organization's quota.", QUOTA),
+    ("PUT", f"{ROOT}/quotas/{{organization}}"): Operation(
+        "Changes a quota; null is unlimited.",
+        QUOTA,
+        body=optional(
+            limit=optional(**{name: null_or(NUMBER | {"minimum": 0}) for name in LIMITS}),
+            weight=NUMBER | {"exclusiveMinimum": 0, "maximum": 1e6},
+            priority=WHOLE | {"minimum": 0, "maximum": 7},
+        ),
+    ),
+    ("GET", f"{ROOT}/standby"): Operation("Standbys, and why there are so many.", STANDBY),
+    ("PUT", f"{ROOT}/standby"): Operation(
+        "Changes settings of the standbys; null takes back what was set.",
+        STANDBY,
+        body=members(settings=null_or(mapping(ANYTHING))),
+    ),
+    ("GET", f"{ROOT}/keys"): Operation("The keys of secrets, never the keys themselves.", KEYS),
+    ("POST", f"{ROOT}/keys/rotate"): Operation("Encrypts all secrets with a new key.", KEYS),
+    ("GET", f"{ROOT}/organizations"): Operation(
+        "The organizations that the caller may see.", page(ORGANIZATION)
+    ),
+    ("POST", f"{ROOT}/organizations"): Operation(
+        "Makes one.",
+        ORGANIZATION,
+        body=members(name=TEXT | {"maxLength": 40, "pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"}),
+    ),
+    ("GET", _ORGANIZATION): Operation("One organization.", ORGANIZATION),
+    ("PATCH", _ORGANIZATION): Operation(
+        "Describes it.", ORGANIZATION, body=optional(description=TEXT | {"maxLength": 1000})
+    ),
+    ("DELETE", _ORGANIZATION): Operation(
+        "Deletes it; by `force` with its deployments.", ORGANIZATION, query=FORCE
+    ),
+    ("GET", f"{_ORGANIZATION}/members"): Operation("Its members, by name.", page(MEMBER)),
+    ("GET", _MEMBER): Operation("One member.", MEMBER),
+    ("PUT", _MEMBER): Operation(
+        "Adds a member, or changes one.", MEMBER, body=optional(email=TEXT, role=ROLE)
+    ),
+    ("DELETE", _MEMBER): Operation("Ends a membership.", MEMBER),
+    ("POST", f"{_USER}/link"): Operation(
+        "Makes a link by which a member signs in once.", members(url=TEXT, expires_at=MOMENT)
+    ),
+    ("PUT", f"{_USER}/operator"): Operation(
+        "Makes somebody an operator, or ends that.",
+        members(name=TEXT, operator=FLAG),
+        body=members(operator=FLAG),
+    ),
+}

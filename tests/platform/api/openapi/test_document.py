@@ -1,0 +1,86 @@
+"""`/openapi.json` says what our own routes take and answer, and schemathesis finds it true.
+
+`HOTPLATE_API_CASES` is how many cases each route gets; `make test-api` runs 10,000 and more in all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import Any
+
+import pytest
+import schemathesis
+from aiohttp import ClientSession
+from hypothesis import HealthCheck, given, settings
+from hypothesis.strategies import booleans, one_of
+from schemathesis import GenerationMode
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from hotplate.platform.api.openapi.document import document
+from hotplate.platform.api.openapi.operations import OPERATIONS
+from tests.support.control_plane.cloud import Cloud
+
+CASES = int(os.environ.get("HOTPLATE_API_CASES", "8"))
+CHECKS = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_schema_conformance,
+]
+NOT_HERE = {"/api/v1/hotplate/platform", "/api/v1/hotplate/standby", "/api/v1/hotplate/events"}
+"""What the control plane's process adds to the application."""
+API = schemathesis.openapi.from_dict(document())
+
+
+async def test_every_route_of_ours_is_described(cloud: Cloud) -> None:
+    async with ClientSession() as http, http.get(cloud.server.make_url("/openapi.json")) as answer:
+        assert (await answer.json())["openapi"] == "3.1.0"
+    app: Any = cloud.server.app  # type: ignore[attr-defined]
+    ours = {
+        (route.method, route.resource.canonical)
+        for route in app.router.routes()
+        if route.method != "HEAD"
+        and route.resource is not None
+        and route.resource.canonical.startswith(("/api/v1/hotplate/", "/healthz"))
+    }
+    assert ours - OPERATIONS.keys() == set()
+
+
+@pytest.mark.parametrize(
+    ("method", "path"), [(m, path) for m, path in OPERATIONS if path not in NOT_HERE]
+)
+async def test_what_is_answered_is_what_is_described(cloud: Cloud, method: str, path: str) -> None:
+    await cloud.push_bento()
+    await cloud.deploy("echo")
+    cloud.store.identities.set_operator("ada", operator=True)
+    operator = cloud.store.tokens.add_token(cloud.user, "operator", operator=True)
+    url = str(cloud.server.make_url("/")).rstrip("/")
+    operation = API[path][method]
+    seen = []
+
+    @settings(
+        max_examples=CASES,
+        deadline=None,
+        database=None,
+        derandomize=True,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(
+        case=one_of(*(operation.as_strategy(mode) for mode in GenerationMode)), is_real=booleans()
+    )
+    def ask(case: Any, is_real: bool) -> None:
+        seen.append(case)
+        if is_real:  # most names that are made up are nobody's
+            names = {"organization": "acme", "name": "echo" if "/deployments/" in path else "ada"}
+            case.path_parameters = {name: names[name] for name in case.path_parameters}
+        answer = case.call(base_url=url, headers={"X-YATAI-API-TOKEN": operator})
+        case.validate_response(answer, checks=CHECKS)
+
+    await asyncio.to_thread(ask)
+    assert seen
