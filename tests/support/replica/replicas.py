@@ -241,6 +241,7 @@ def started(
     through: Sequence[str] = (),
     at: Path | None = None,
     warm: bool = False,
+    secrets: SecretSource | None = None,
     **trees: Path,
 ) -> Iterator[Replica]:
     """A replica of a service in the tests' own environment, killed at the end.
@@ -253,7 +254,7 @@ def started(
     directory.mkdir()
 
     async def prepare() -> Command:
-        runtime = runtime_of(folder, Agent({"bento": bento, **trees}))
+        runtime = runtime_of(folder, Agent({"bento": bento, **trees}), secrets=secrets)
         return await runtime.prepare(served, directory.name, str(directory), Phases())
 
     replica = Replica(asyncio.run(prepare()), directory, through, at, warm)

@@ -30,7 +30,7 @@ from hotplate.platform.processes.role_state import role_states
 from hotplate.platform.settings import PlatformSettings
 
 _SECRETS = (
-    *("admin-token", "endpoint-token", "cluster-token", "agent-token"),
+    *("admin-token", "endpoint-token", "cluster-token", "agent-token", "secret-keys"),
     *("hotplate.db", "hotplate.db-wal"),
 )
 """Files of a data directory that nobody else may read."""

@@ -44,9 +44,9 @@ class KeyFile:
                 return
             if encrypted:
                 raise CannotStart(
-                    f"secret_keys_file {self.path} is missing, and {encrypted} values of secrets "
-                    "are encrypted with its keys; put it back from where you keep it: without it "
-                    "they are lost"
+                    f"secret_keys_file {self.path} is missing, and what is encrypted with its "
+                    f"keys (secrets with {encrypted} values) is lost without it; put it back from "
+                    "where you keep it"
                 )
             self.keep(Keyring.new())
 

@@ -1,7 +1,7 @@
 """Folders and files with secrets in them: the platform's user alone may enter and read them.
 
-Secrets lie in plain text in the database and in the records of replicas, so nobody else may read
-them, and nobody else may put other files in their place.
+Tokens, keys and deployments' variables lie there in plain text, so nobody else may read them, and
+nobody else may put other files in their place.
 """
 
 from __future__ import annotations

@@ -159,9 +159,9 @@ class Secrets(StorePart):
             used = _counted(session)
         if lacking := sorted(used.keys() - known):
             raise CannotStart(
-                f"secret_keys_file lacks the key {lacking[0]}, which {used[lacking[0]]} values of "
-                "secrets are encrypted with; put the file back that has it: it is another's, or "
-                "older than the last 'hotplate key rotate'"
+                f"secret_keys_file lacks the key {lacking[0]}, with which secrets are encrypted "
+                f"({used[lacking[0]]} values); put the file back that has it: this one is "
+                "another's, or older than the last 'hotplate key rotate'"
             )
 
     def key_uses(self) -> list[KeyUse]:
