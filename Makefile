@@ -1,6 +1,6 @@
 # Everything works in .venv at the root, made by whichever target comes first.
 .DEFAULT_GOAL := help
-.PHONY: help install lock audit compiled wheel demo test check mutation bench bench-gateway bench-cache bench-gpu gpu promises fix
+.PHONY: help install lock audit compiled wheel demo test test-postgres check mutation bench bench-gateway bench-cache bench-gpu gpu promises fix
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -55,6 +55,9 @@ demo: .venv/demo-model  ## deploy a real model with the stock client, load it, w
 
 test: .venv/installed  ## the whole suite
 	@$(BIN)/python -m pytest $(SUITE)
+
+test-postgres: .venv/installed  ## tests/platform again, with its stores in PostgreSQL
+	@$(BIN)/python -m pytest $(SUITE) --database postgresql tests/platform
 
 check: .venv/installed  ## what a change has to pass: format, lint, types, contracts, tests, coverage
 	@$(BIN)/uv lock --check --quiet || { echo "uv.lock is not what pyproject.toml asks for: make lock"; exit 1; }

@@ -32,6 +32,15 @@ ENDS_S = 60.0
 STDERR = pytest.StashKey[int]()
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--database",
+        choices=["sqlite", "postgresql"],
+        default="sqlite",
+        help="which kind of database the stores of tests/platform are in",
+    )
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[STDERR] = os.dup(2)  # what is captured later is lost with the process
 

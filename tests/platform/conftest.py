@@ -18,20 +18,33 @@ from hotplate.platform.store.parts import Store
 from tests.support.control_plane import postgresql
 from tests.support.control_plane.cloud import Cloud
 from tests.support.control_plane.controller_fake import FakeController
-from tests.support.control_plane.quick_store import QuickStore
+from tests.support.control_plane.quick_store import ELSEWHERE, QuickStore
 
 MEMORY = Path("/dev/shm")
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.config.getoption("--database") != "sqlite" and item.get_closest_marker("sqlite"):
+        pytest.skip("needs the file of a database of SQLite")
+
+
 @pytest.fixture
-def tmp_path(tmp_path: Path) -> Iterator[Path]:
+def tmp_path(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
     """In memory where there is such a folder: these tests commit thousands of times, and each
-    commit waits for its disk."""
+    commit waits for its disk. Stores in it are PostgreSQL's with `--database postgresql`."""
+    if request.config.getoption("--database") == "postgresql":
+        ELSEWHERE.server = request.getfixturevalue("postgresql_server")
     if not os.access(MEMORY, os.W_OK):
-        yield tmp_path
+        yield from _with_databases(tmp_path)
         return
     with tempfile.TemporaryDirectory(prefix="hotplate-test-", dir=MEMORY) as folder:
-        yield Path(folder)
+        yield from _with_databases(Path(folder))
+
+
+def _with_databases(folder: Path) -> Iterator[Path]:
+    ELSEWHERE.begin(folder)
+    yield folder
+    ELSEWHERE.end(folder)
 
 
 @pytest.fixture

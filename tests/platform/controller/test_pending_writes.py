@@ -25,6 +25,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
         yield folder
 
 
+@pytest.mark.sqlite
 async def test_what_happens_on_a_full_disk_is_written_in_order_when_there_is_room(
     disk: Path,
 ) -> None:

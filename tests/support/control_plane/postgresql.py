@@ -43,14 +43,24 @@ def server() -> Iterator[str]:
             run([*control, "-m", "immediate", "stop"])
 
 
-def database(server: str) -> str:
-    """The URL of a new, empty database, as a user writes it."""
+def database(server: str, template: str = "") -> str:
+    """The URL of a new database, as a user writes it: empty, or a copy of another one."""
     name = f"test_{uuid4().hex}"
+    copied = f" TEMPLATE {make_url(template).database}" if template else ""
+    _execute(server, f"CREATE DATABASE {name}{copied}")
+    return make_url(server).set(drivername="postgresql", database=name).render_as_string(False)
+
+
+def drop(server: str, url: str) -> None:
+    """Removes a database, whoever is connected to it."""
+    _execute(server, f"DROP DATABASE {make_url(url).database} WITH (FORCE)")
+
+
+def _execute(server: str, statement: str) -> None:
     engine = create_engine(server, isolation_level="AUTOCOMMIT")
     with engine.connect() as connection:
-        connection.execute(text(f"CREATE DATABASE {name}"))
+        connection.execute(text(statement))
     engine.dispose()
-    return make_url(server).set(drivername="postgresql", database=name).render_as_string(False)
 
 
 def set_read_only(server: str, value: bool) -> None:

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from hotplate.platform.store.database import Database
 from hotplate.platform.store.deployment_ports import AllocatePort, lowest_free_port
 from hotplate.platform.store.parts import Store
+from tests.support.control_plane import postgresql
 
 
 class QuickDatabase(Database):
@@ -27,10 +28,48 @@ class QuickDatabase(Database):
 
 
 class QuickStore(Store):
-    """A store in such a database."""
+    """A store in such a database; in one of PostgreSQL, known by the file, with
+    `pytest --database postgresql`."""
 
     def __init__(self, file: Path, allocate_port: AllocatePort = lowest_free_port) -> None:
-        super().__init__(QuickDatabase(file), allocate_port)
+        url = ELSEWHERE.url(file)
+        super().__init__(QuickDatabase(file) if url is None else Database(url), allocate_port)
+
+
+class Elsewhere:
+    """The databases that stand for files, where there is a server for them."""
+
+    def __init__(self) -> None:
+        self.server = ""
+        """Its URL; empty = files are files."""
+        self._template = ""
+        self._urls: dict[Path, str] = {}
+        self._folders: set[Path] = set()
+
+    def url(self, file: Path) -> str | None:
+        """That of the database for this file, made where there is none; None = there is no server,
+        or the file is of a test that has its own disk."""
+        if not self.server or file.parent not in self._folders:
+            return None
+        if not self._template:
+            self._template = postgresql.database(self.server)
+            Store(Database(self._template)).close()
+        if file not in self._urls:
+            self._urls[file] = postgresql.database(self.server, self._template)
+        return self._urls[file]
+
+    def begin(self, folder: Path) -> None:
+        """Files in this folder are meant."""
+        self._folders.add(folder)
+
+    def end(self, folder: Path) -> None:
+        """Removes the databases of the folder's files."""
+        self._folders.discard(folder)
+        for file in [file for file in self._urls if file.parent == folder]:
+            postgresql.drop(self.server, self._urls.pop(file))
+
+
+ELSEWHERE = Elsewhere()
 
 
 @functools.cache

@@ -83,6 +83,7 @@ async def test_a_bug_is_a_plain_500() -> None:
     assert "x-trace-id" not in response.headers
 
 
+@pytest.mark.sqlite
 def test_of_a_token_only_its_digest_is_stored(store: Store, tmp_path: Path) -> None:
     secret = store.tokens.add_token(store.identities.ensure_user("acme", "ada", ""), "laptop")
     kept = b"".join(path.read_bytes() for path in tmp_path.glob("hotplate.db*"))

@@ -182,6 +182,7 @@ async def test_what_is_well_says_nothing(tmp_path: Path, store: Store) -> None:
     assert [await check.why_not() for check in well] == ["", ""]
 
 
+@pytest.mark.sqlite
 async def test_a_database_that_is_locked_is_told_and_its_recovery_seen(
     tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
