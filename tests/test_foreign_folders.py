@@ -107,6 +107,10 @@ OURS = {
             "furnish": ".mkdir os.open",
         },
     ),
+    "platform/backups/archive.py": Ours("the file of a backup, which the operator names"),
+    "platform/backups/saving.py": Ours("files without names beside the backup's"),
+    "platform/backups/restoring.py": OPERATOR,
+    "platform/commands/backup.py": Ours("files that the operator names"),
     "platform/commands/cache.py": OPERATOR,
     "platform/cli.py": OPERATOR,
     "platform/commands/roles/gateway.py": OPERATOR,
@@ -131,7 +135,7 @@ OURS = {
     "platform/commands/secret_flags.py": OPERATOR,
     "platform/settings.py": OPERATOR,
     "platform/commands/simulate.py": OPERATOR,
-    "platform/store/database.py": Ours("the program's own"),
+    "platform/store/schema.py": OPERATOR,
     "platform/processes/terminal.py": Ours(
         "logs of the platform's roles", {"_size_of": ".exists .stat", "_whole_lines": ".open"}
     ),

@@ -38,6 +38,8 @@ COMMANDS = {
     "standby": ("standby", "show or set the warm processes that become replicas"),
     "cache": ("cache", "show what a running agent has cached, and fetch more"),
     "migrate": ("migrate", "show or change the database's schema"),
+    "backup": ("backup", "write everything that must not be lost to a file, while it runs or not"),
+    "restore": ("restore", "make an empty installation what a backup says"),
     "control-plane": ("roles.control_plane", "run only the control plane (API and controller)"),
     "gateway": ("roles.gateway", "run only the gateway"),
     "agent": ("roles.agent", "run only this node's cache agent"),

@@ -18,6 +18,7 @@
 ├── BadSetting      a flag, variable or key of the settings file that cannot be used
 ├── AlreadyRunning  another `hotplate up` has the data directory
 ├── CannotStart     a part of the platform does not come up; the message says which and why
+├── BackupFailed    a backup that cannot be made, or a file that cannot be restored
 └── Unreachable     a command finds no platform to talk to
 """
 
@@ -161,6 +162,12 @@ class CannotStart(PlatformError):
     """A part of the platform does not come up; the message says which, why and what to do."""
 
     code = "cannot_start"
+
+
+class BackupFailed(PlatformError):
+    """A backup that cannot be made, or a file that cannot be restored. Nothing was changed."""
+
+    code = "backup_failed"
 
 
 class Unreachable(PlatformError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from hotplate.cache.errors import ChunkCorrupt
 from hotplate.cache.manifest import Manifest
 from hotplate.cache.store.blobs import BlobStore, Digests
+from hotplate.cache.store.holds import Hold
 from hotplate.cache.tarballs.archive_limits import ArchiveLimits
 from hotplate.platform.api.bentocloud.archives.unpacking import Unpacking
 from hotplate.platform.store.artifacts import ArtifactDraft
@@ -113,6 +115,15 @@ async def test_what_a_deployment_uses_stays_though_its_version_was_pushed_again(
     for _ in range(3):
         assert not await place.origin.sweep(frozenset({old}))
     assert place.content(old) == b"old"
+
+
+async def test_nothing_goes_while_somebody_holds_the_files(place: Place) -> None:
+    old = await place.push(b"old")
+    await place.push(b"new")
+    await place.origin.sweep(frozenset())
+    with Hold(place.blobs.holds, lambda: datetime.now(UTC)):
+        assert not await place.origin.sweep(frozenset())
+    assert (await place.origin.sweep(frozenset())).manifests == {old}
 
 
 async def test_an_upload_keeps_the_blobs_that_it_is_about_to_name(place: Place) -> None:

@@ -4,6 +4,7 @@
 <url>/manifests/<digest>.json             a tree of files
 <url>/environments/<key>.json, …          which manifest an environment or a cache is
 <url>/parts/<upload id>/<number>          a multipart upload that is under way
+<url>/holds/<random>                      somebody copies: nothing may be removed until then
 <url>/incoming/<random>                   what is being written and has no name yet
 """
 
@@ -19,6 +20,7 @@ from blake3 import blake3
 
 from hotplate.cache.errors import ChunkCorrupt, UnknownBlob, UnknownManifest
 from hotplate.cache.manifest import CHUNK_BYTES, Blob, Manifest, chunk_digest
+from hotplate.cache.store.holds import Holds
 from hotplate.cache.store.parts import Parts, PartWriter
 from hotplate.cache.store.storage import PartialObject, Storage, open_storage
 
@@ -50,6 +52,7 @@ class BlobStore:
         """`disk_reserve_bytes` is left free where the store is a folder; 0 = the usual."""
         self._storage = open_storage(url, disk_reserve_bytes, **fsspec_options)
         self._parts = Parts(self._storage)
+        self.holds = Holds(self._storage)
         self.url = self._storage.url
         """Without credentials."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import re
-from pathlib import Path
 
 from hotplate.platform.commands import flags
 from hotplate.platform.errors import BadSetting
@@ -54,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _found(url: str) -> Schema:
     """The schema that is there; to look at a database of SQLite does not make it."""
     with opening(url) as engine:
-        if engine.dialect.name == "sqlite" and not Path(engine.url.database or "").exists():
+        if not schema.is_there(engine):
             return NOTHING
         with engine.begin() as connection:
             found = schema.read(connection)

@@ -32,6 +32,9 @@ T = TypeVar("T")
 BUSY_TIMEOUT_MS = 10_000
 """How long SQLite waits for another process (a command line) to end its transaction."""
 
+_READS = "hotplate_reads"
+"""Says of a connection that its transactions write nothing."""
+
 RACE_ATTEMPTS = 5
 """Another process can take a name or port between our look and our insert; then look again."""
 
@@ -133,6 +136,16 @@ def opening(url: str) -> Iterator[Engine]:
         raise StoreFailed(f"the database {_shown(url)} cannot be opened ({why})") from error
 
 
+@contextmanager
+def snapshot(engine: Engine) -> Iterator[Connection]:
+    """A transaction that only reads, all of it as it was at its first look, while others write."""
+    options: dict[str, Any] = {_READS: True}
+    if engine.dialect.name == "postgresql":
+        options = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+    with engine.connect().execution_options(**options) as connection, connection.begin():
+        yield connection
+
+
 def _engine(url: URL) -> Engine:
     if url.drivername == "postgresql":
         return create_engine(url.set(drivername="postgresql+psycopg"), pool_pre_ping=True)
@@ -163,4 +176,5 @@ def _prepare_sqlite(connection: Any, _: object) -> None:
 def _begin_immediate(connection: Connection) -> None:
     # A transaction that reads first and writes later fails at once when another process wrote
     # in between, whatever the busy timeout. Taking the write lock first makes it wait instead.
-    connection.exec_driver_sql("BEGIN IMMEDIATE")
+    reads = connection.get_execution_options().get(_READS)
+    connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")

@@ -69,6 +69,12 @@ def read(connection: Connection) -> Schema:
     return Schema(str(revision), str(noted or revision))
 
 
+def is_there(engine: Engine) -> bool:
+    """False where to connect would make an empty file."""
+    file = engine.url.database or ""
+    return engine.dialect.name != "sqlite" or Path(file).exists()
+
+
 def bring_up(engine: Engine) -> None:
     """Makes the database's schema one that this code runs on, if it is not.
 

@@ -45,7 +45,7 @@ class TaskContents:
         if content.body is not None:
             yield content.body
             return
-        parts = self._blobs.read_parts(_folder(task_id), [content.part])
+        parts = self._blobs.read_parts(folder_of(task_id), [content.part])
         while piece := await asyncio.to_thread(next, parts, b""):
             yield piece
 
@@ -62,11 +62,11 @@ class TaskContents:
 
     async def drop(self, task_ids: Sequence[str]) -> None:
         for task_id in task_ids:
-            await asyncio.to_thread(self._blobs.drop_parts, _folder(task_id))
+            await asyncio.to_thread(self._blobs.drop_parts, folder_of(task_id))
 
     async def _take_part(self, task_id: str, part: int, first: bytearray, read: Read) -> int:
         size_bytes, piece = 0, first
-        opening = asyncio.to_thread(self._blobs.part_writer, _folder(task_id), part)
+        opening = asyncio.to_thread(self._blobs.part_writer, folder_of(task_id), part)
         with await _finished(opening, undo=PartWriter.discard) as writer:
             while True:
                 while len(piece) < PIECE_BYTES and (more := await read()):
@@ -93,5 +93,6 @@ async def _finished(work: Awaitable[T], undo: Callable[[T], object] | None = Non
         raise
 
 
-def _folder(task_id: str) -> str:
+def folder_of(task_id: str) -> str:
+    """The upload id under which the blob store keeps a task's parts."""
     return f"task-{task_id}"

@@ -1,0 +1,350 @@
+"""Backups of every table and file, from either database into either."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tarfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Connection, text
+
+from hotplate.cache.manifest import Manifest, ManifestEntry
+from hotplate.cache.store.blobs import BlobStore
+from hotplate.platform.api.internal.task_contents import folder_of
+from hotplate.platform.backups.manifest import LEFT_OUT
+from hotplate.platform.backups.restoring import restore
+from hotplate.platform.backups.saving import Installation, save
+from hotplate.platform.cli import main
+from hotplate.platform.errors import BackupFailed
+from hotplate.platform.processes.key_file import KeyFile
+from hotplate.platform.store import schema
+from hotplate.platform.store.database import opening
+from hotplate.platform.store.keyring import Keyring
+from tests.support.control_plane import any_rows, postgresql
+from tests.support.control_plane.any_rows import Rows
+
+FILES = {"weights": bytes(range(256)) * 40_000, "empty": b"", "config": b"{}"}
+SECRET = b"correct horse"
+NewUrl = Callable[[str], str]
+
+
+@pytest.fixture
+def new_url(tmp_path: Path, request: pytest.FixtureRequest) -> NewUrl:
+    """The URL of an empty database of a kind."""
+    numbers = iter(range(100))
+
+    def url(kind: str) -> str:
+        if kind == "sqlite":
+            return f"sqlite:///{tmp_path}/{next(numbers)}.db"
+        return postgresql.database(request.getfixturevalue("postgresql_server"))
+
+    return url
+
+
+@pytest.fixture
+def first(tmp_path: Path, new_url: NewUrl) -> Installation:
+    return filled(installation(tmp_path / "first", new_url("sqlite")))
+
+
+@pytest.fixture
+def second(tmp_path: Path, new_url: NewUrl) -> Installation:
+    return installation(tmp_path / "second", new_url("sqlite"))
+
+
+def installation(folder: Path, url: str) -> Installation:
+    folder.mkdir()
+    return Installation(url, BlobStore(f"file://{folder}/blobs"), KeyFile(folder / "secret-keys"))
+
+
+def filled(there: Installation) -> Installation:
+    """With rows in every table, the files that they name, and keys."""
+    tree = tree_of(there.blobs)
+    with there.blobs.part_writer(folder_of("t"), 1) as part:
+        part.write(b"a large input")
+        part.commit()
+    there.keys.keep(Keyring.new())
+    with transaction(there.database_url) as connection:
+        any_rows.add(connection)
+        for statement in (
+            f"UPDATE artifacts SET files = '{tree}'",
+            "UPDATE tasks SET input_body = NULL, id = 't' WHERE input_part = 1",
+            "UPDATE learnt SET value = 'null' WHERE value IS NOT NULL",
+        ):
+            connection.execute(text(statement))
+    return there
+
+
+def tree_of(blobs: BlobStore) -> str:
+    entries = []
+    for path, content in FILES.items():
+        with blobs.writer() as writer:
+            writer.write(content)
+            entries.append(ManifestEntry(path, blob=writer.commit()))
+    return blobs.put_manifest(Manifest(tuple(entries)))
+
+
+@contextmanager
+def transaction(url: str) -> Iterator[Connection]:
+    """In a database that has the code's schema."""
+    with opening(url) as engine:
+        schema.bring_up(engine)
+        with engine.begin() as connection:
+            yield connection
+    engine.dispose()
+
+
+def rows_of(there: Installation) -> Rows:
+    with transaction(there.database_url) as connection:
+        found = any_rows.read(connection)
+    return {name: rows for name, rows in found.items() if name not in LEFT_OUT}
+
+
+def files_of(there: Installation) -> dict[str, bytes]:
+    """Everything in the blob store, by path."""
+    root = Path(there.blobs.url.removeprefix("file://"))
+    paths = (Path(folder, file) for folder, _, files in os.walk(root) for file in files)
+    return {str(path.relative_to(root)): path.read_bytes() for path in paths}
+
+
+def is_empty(there: Installation) -> bool:
+    return not any(rows_of(there).values()) and not there.keys.path.exists()
+
+
+def test_every_row_and_byte_comes_back_from_sqlite_by_postgresql(
+    tmp_path: Path, first: Installation, new_url: NewUrl
+) -> None:
+    rows, files = rows_of(first), files_of(first)
+    assert all(len(found) == any_rows.ROWS for found in rows.values())
+    source = first
+    for number, kind in enumerate(("postgresql", "sqlite", "sqlite", "postgresql", "postgresql")):
+        file = tmp_path / f"{number}.tar"
+        save(file, source, SECRET)
+        target = installation(tmp_path / f"to-{number}", new_url(kind))
+        restore(file, target, SECRET)
+        assert rows_of(target) == rows
+        assert files_of(target) == files
+        assert target.keys.path.read_bytes() == first.keys.path.read_bytes()
+        source = target
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+@pytest.mark.parametrize("target", ["sqlite", "postgresql"])
+def test_ids_that_were_given_are_not_given_again(
+    tmp_path: Path, new_url: NewUrl, kind: str, target: str
+) -> None:
+    there = installation(tmp_path / "there", new_url(kind))
+    insert = (
+        "INSERT INTO organizations (uid, name, created_at) "
+        "VALUES ('{0}', '{0}', '2026-01-02 03:04:05') RETURNING id"
+    )
+    with transaction(there.database_url) as connection:
+        for one in "abc":
+            last = connection.scalar(text(insert.format(one)))
+    assert last == 3
+    save(tmp_path / "file", there)
+    restored = installation(tmp_path / "restored", new_url(target))
+    restore(tmp_path / "file", restored)
+    with transaction(restored.database_url) as connection:
+        assert connection.scalar(text(insert.format("d"))) == 4
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_a_backup_of_an_earlier_schema_is_brought_up(
+    tmp_path: Path, first: Installation, new_url: NewUrl, kind: str
+) -> None:
+    with opening(first.database_url) as engine:
+        schema.migrate(engine, "0009")
+    engine.dispose()
+    assert save(tmp_path / "file", first).revision == "0009"
+    target = installation(tmp_path / "target", new_url(kind))
+    restore(tmp_path / "file", target)
+    assert rows_of(target) == rows_of(first)
+
+
+def test_the_platform_writes_while_it_is_backed_up(
+    tmp_path: Path, first: Installation, second: Installation
+) -> None:
+    before = rows_of(first)
+    with transaction(first.database_url) as connection:  # SQLite has one writer at a time
+        connection.execute(text("DELETE FROM events"))
+        save(tmp_path / "file", first)
+    restore(tmp_path / "file", second)
+    assert rows_of(second) == before
+
+
+def test_nothing_is_swept_while_it_is_copied(tmp_path: Path, first: Installation) -> None:
+    held = []
+
+    def now() -> datetime:
+        held.append(first.blobs.holds.held(moment))
+        return moment
+
+    moment = datetime(2026, 1, 2, tzinfo=UTC)
+    save(tmp_path / "file", first, now=now)
+    assert held[0] is False
+    assert held[1:] and all(held[1:])
+    assert not first.blobs.holds.held(moment)
+    first.blobs.holds.keep("of a backup that was killed", moment)
+    assert not first.blobs.holds.held(moment + timedelta(seconds=1))
+
+
+def test_without_blobs_there_are_rows_only(
+    tmp_path: Path, first: Installation, second: Installation
+) -> None:
+    assert save(tmp_path / "file", first, with_blobs=False).blobs is None
+    restore(tmp_path / "file", second)
+    assert (rows_of(second), files_of(second)) == (rows_of(first), {})
+
+
+def test_without_a_passphrase_the_keys_stay(
+    tmp_path: Path, first: Installation, second: Installation
+) -> None:
+    save(tmp_path / "without", first)
+    save(tmp_path / "with", first, SECRET)
+    keys = first.keys.path.read_bytes()
+    assert keys not in (tmp_path / "with").read_bytes()
+    with tarfile.open(tmp_path / "without") as without, tarfile.open(tmp_path / "with") as sealed:
+        assert set(sealed.getnames()) - set(without.getnames()) == {"secret-keys.sealed"}
+    restore(tmp_path / "with", second)
+    assert not second.keys.path.exists()
+
+
+def test_a_restore_over_data_changes_nothing(tmp_path: Path, first: Installation) -> None:
+    save(tmp_path / "file", first)
+    before = rows_of(first), files_of(first)
+    with pytest.raises(BackupFailed, match=r"the database is not empty .*nothing was changed"):
+        restore(tmp_path / "file", first)
+    assert (rows_of(first), files_of(first)) == before
+
+
+@pytest.mark.parametrize("secret", [b"wrong", b""])
+def test_the_wrong_passphrase_changes_nothing(
+    tmp_path: Path, first: Installation, second: Installation, secret: bytes
+) -> None:
+    save(tmp_path / "file", first, SECRET)
+    with pytest.raises(BackupFailed, match=r"passphrase is not the one .*nothing was changed"):
+        restore(tmp_path / "file", second, secret)
+    assert is_empty(second)
+    assert files_of(second) == {}
+
+
+def test_other_keys_are_not_replaced(
+    tmp_path: Path, first: Installation, second: Installation
+) -> None:
+    save(tmp_path / "file", first, SECRET)
+    second.keys.keep(Keyring.new())
+    kept = second.keys.path.read_bytes()
+    with pytest.raises(BackupFailed, match=r"has other keys of secrets .*nothing was changed"):
+        restore(tmp_path / "file", second, SECRET)
+    assert second.keys.path.read_bytes() == kept
+
+
+def test_a_cut_or_changed_file_is_refused_wherever_it_was_cut_or_changed(
+    tmp_path: Path, first: Installation, second: Installation
+) -> None:
+    save(tmp_path / "file", first, SECRET)
+    whole = (tmp_path / "file").read_bytes()
+    size = len(whole)
+    broken = [whole[: size * part // 20] for part in range(20)]
+    broken += [whole[:-1], whole + b"\0", whole + whole, b"a\n", b""]
+    for at in (*range(0, size, size // 30), size - 1, size - 70, size - 100):
+        broken.append(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+    for content in broken:
+        (tmp_path / "broken").write_bytes(content)
+        with pytest.raises(BackupFailed, match=r"no whole backup .*nothing was changed"):
+            restore(tmp_path / "broken", second, SECRET)
+    assert is_empty(second)
+    assert files_of(second) == {}
+
+
+def test_a_damaged_blob_is_told_before_it_is_needed(tmp_path: Path, first: Installation) -> None:
+    damaged = next(
+        path
+        for path in Path(first.blobs.url.removeprefix("file://")).glob("blobs/*/*")
+        if path.stat().st_size > 1_000_000
+    )
+    damaged.write_bytes(bytes(damaged.stat().st_size))
+    with pytest.raises(BackupFailed, match=r"corrupt.*--without-blobs leaves them out"):
+        save(tmp_path / "file", first)
+    assert [path.name for path in tmp_path.glob("file*")] == []
+
+
+NEVER = 1_000_000
+KILLED = """
+import os, signal, sys
+from hotplate.platform.backups import archive, saving, restoring
+from hotplate.cache.store.blobs import BlobStore
+from hotplate.platform.processes.key_file import KeyFile
+what, at, file, url, folder = sys.argv[1:]
+left = int(at)
+def trace(frame, event, argument):
+    global left
+    if "/backups/" in frame.f_code.co_filename or "/store/" in frame.f_code.co_filename:
+        left -= event == "call"
+        if left < 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+sys.setprofile(trace)
+from pathlib import Path
+there = saving.Installation(url, BlobStore(f"file://{folder}/blobs"), KeyFile(Path(folder, "keys")))
+(saving.save if what == "save" else restoring.restore)(Path(file), there, b"secret")
+"""
+
+
+def killed(what: str, at: int, file: Path, there: Installation) -> bool:
+    """Whether a process that saves or restores was killed, after so many calls of functions."""
+    folder = there.blobs.url.removeprefix("file://").removesuffix("/blobs")
+    words = [what, str(at), str(file), there.database_url, folder]
+    status = subprocess.run([sys.executable, "-c", KILLED, *words], check=False).returncode
+    assert status in (0, -signal.SIGKILL)
+    return status != 0
+
+
+@pytest.mark.parametrize("at", [30, 200, 400, 600, 800, 1000, 1200, NEVER])
+def test_what_is_killed_leaves_nothing_half(
+    tmp_path: Path, first: Installation, second: Installation, at: int
+) -> None:
+    file = tmp_path / "file"
+    save(file, first)
+    whole = file.read_bytes()
+    was_killed = killed("save", at, file, first)
+    assert was_killed or at > 1000
+    assert not was_killed or file.read_bytes() == whole
+    was_killed = killed("restore", at, file, second)
+    assert was_killed is (at < NEVER)
+    if was_killed:
+        assert is_empty(second)
+        restore(file, second)
+    assert rows_of(second) == rows_of(first)
+
+
+def test_the_commands_say_what_there_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], first: Installation
+) -> None:
+    os.rename(first.database_url.removeprefix("sqlite:///"), tmp_path / "first" / "hotplate.db")
+    old, new, file = str(tmp_path / "first"), str(tmp_path / "new"), str(tmp_path / "file")
+    (tmp_path / "phrase").write_text("a phrase\n")
+    phrase = ["--passphrase-file", str(tmp_path / "phrase")]
+    assert main(["backup", file, "--data", old]) == 0
+    said = capsys.readouterr().out
+    assert f"{file} has " in said and "values of secrets stay unreadable without the keys" in said
+    assert main(["backup", file, "--data", old, *phrase, "--json"]) == 0
+    assert '"secret_keys": true' in capsys.readouterr().out
+    assert main(["restore", file, "--data", new]) == 0
+    said = capsys.readouterr().out
+    assert "are restored" in said and "stay unreadable until their keys are in" in said
+    assert main(["restore", file, "--data", new]) == 1
+    assert "hotplate: the database is not empty" in capsys.readouterr().err
+    assert main(["restore", file, "--data", f"{new}2", *phrase]) == 0
+    assert "unreadable" not in capsys.readouterr().out
+    assert main(["restore", f"{file}.no", "--data", f"{new}3"]) == 1
+    assert capsys.readouterr().err.count("\n") == 1
+    (tmp_path / "phrase").write_text("")
+    assert main(["backup", file, "--data", old, *phrase]) == 1
+    assert "is empty: write the passphrase" in capsys.readouterr().err
