@@ -30,6 +30,7 @@ from hotplate.platform.api.bentocloud.org_secrets import SecretRoutes
 from hotplate.platform.api.bentocloud.repositories import RepositoryRoutes
 from hotplate.platform.api.bentocloud.rollout_watchers import RolloutWatchers
 from hotplate.platform.api.bentocloud.tokens import TokenRoutes
+from hotplate.platform.api.hotplate.audit import AuditRoutes
 from hotplate.platform.api.hotplate.deployments import DeploymentStatusRoutes
 from hotplate.platform.api.hotplate.keys import KeyRoutes
 from hotplate.platform.api.hotplate.organizations import OrganizationRoutes
@@ -91,6 +92,7 @@ def make_app(
     app.add_routes(InstanceTypeRoutes(controller).routes())
     app.add_routes(OrganizationRoutes(store, controller, settings).routes())
     app.add_routes(KeyRoutes(store.secrets).routes())
+    app.add_routes(AuditRoutes(store.audit).routes())
     app.add_routes(QuotaRoutes(store.quotas, controller).routes())
     app.add_routes(RolloutRoutes(store, source, controller, watchers).routes())
     app.add_routes(DeploymentStatusRoutes(store, controller, settings).routes())

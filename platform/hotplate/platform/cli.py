@@ -30,6 +30,7 @@ COMMANDS = {
         "rollout",
         "show how a new revision takes over, or steer it; go back to an old one",
     ),
+    "audit": ("audit", "show who changed what, and who was refused"),
     "org": ("org", "show, make or delete organizations"),
     "user": ("user", "show, add or change members of an organization, and operators"),
     "token": ("tokens", "show, make or revoke tokens of an organization"),

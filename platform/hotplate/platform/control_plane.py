@@ -62,6 +62,7 @@ from hotplate.platform.store.org_secrets import encrypt_anew
 from hotplate.platform.store.parts import Store
 from hotplate.platform.store.replica_secrets import StoredSecrets
 from hotplate.platform.store.tokens import CALLERS
+from hotplate.platform.upkeep.audit_sweep import forget_old
 from hotplate.platform.upkeep.checks import checks
 from hotplate.platform.upkeep.health import HealthMonitor, disks_of
 from hotplate.platform.upkeep.origin_sweep import OriginSweep
@@ -189,7 +190,9 @@ async def serve(
     try:
         await listener.start(settings.host, settings.port)
         log.info("ready at %s:%s; this machine: %s", settings.host, settings.port, node.machine)
-        await _until(stopped, controller.run(), sweeper.run())
+        await _until(
+            stopped, controller.run(), sweeper.run(), forget_old(store.audit, settings.audit_days)
+        )
         await listener.stop()
         await lines.close()
         await controller.gateways.close()

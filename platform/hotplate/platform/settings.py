@@ -127,6 +127,9 @@ class PlatformSettings:
     build_timeout_s: float = 1800.0
     """How long building an environment may take."""
 
+    audit_days: float = 400.0
+    """How long it is kept who changed what."""
+
     task_results_s: float = 604_800.0
     """How long the result of a task is kept after its end; a week, as people come back to them."""
 
@@ -140,6 +143,8 @@ class PlatformSettings:
         for name in ("drain_s", "unused_files_s"):
             value_s = getattr(self, name)
             _check(name, value_s, 0 <= value_s <= LONGEST_S, f"0 to {LONGEST_S}")
+        days = self.audit_days
+        _check("audit_days", days, 0 < days <= 36_500, "more than 0, at most 36500")
         for name in ("task_results_s", "build_timeout_s"):
             value_s = getattr(self, name)
             _check(name, value_s, 0 < value_s <= LONGEST_S, f"more than 0, at most {LONGEST_S}")

@@ -13,11 +13,8 @@ from hotplate.platform.api.web.settings import ApiSettings
 from hotplate.platform.dashboard.rendering import form_page
 from hotplate.platform.errors import Forbidden, PlatformError, Unauthorized
 from hotplate.platform.spec.scopes import API, OF_API, allows
-from hotplate.platform.store.sign_ins import SIGN_IN_S, SignIns
+from hotplate.platform.store.sign_ins import CODE_SHOWN, SIGN_IN_S, SignIns
 from hotplate.platform.store.tokens import TokenDraft
-
-CODE_SHOWN = 8
-"""So many characters of a code are shown, and name the token that it gets."""
 
 
 class SignInPages:

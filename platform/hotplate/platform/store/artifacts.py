@@ -10,6 +10,7 @@ from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import Session
 
 from hotplate.platform.errors import NotFound
+from hotplate.platform.store.audit import record_audit
 from hotplate.platform.store.database import StorePart
 from hotplate.platform.store.records import Artifact, Kind, Repository
 from hotplate.platform.store.tables import ArtifactRow, RepositoryRow, utc_now
@@ -112,6 +113,7 @@ class Artifacts(StorePart):
                 session.add(row)
                 repository.updated_at = utc_now()
                 session.flush()
+                record_audit(session, f"{kind}.create", f"{name}:{draft.version}")
             return artifact_record(row)
 
         return self._database.settle_races(find_or_add)
@@ -133,7 +135,9 @@ class Artifacts(StorePart):
             if labels is not None:
                 row.labels = list(labels)
             session.flush()
-            return artifact_record(row)
+            artifact = artifact_record(row)
+            record_audit(session, f"{artifact.repository.kind}.update", artifact.tag)
+            return artifact
 
     def named_files(self) -> frozenset[str]:
         """The manifests that versions name, of every organization: their files are kept."""

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from typing import Any, ParamSpec, TypeVar
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
@@ -57,7 +57,8 @@ class Database:
         A caller that is cancelled stops waiting; the write itself is finished.
         """
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._thread, lambda: call(*args, **kwargs))
+        context = copy_context()  # with whoever it is done for
+        return await loop.run_in_executor(self._thread, lambda: context.run(call, *args, **kwargs))
 
     def close(self) -> None:
         """Waits for what is running, then lets the database go."""

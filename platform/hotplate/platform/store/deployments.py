@@ -11,6 +11,8 @@ from sqlalchemy.orm import Session
 
 from hotplate.autoscaler.sharing.amounts import NOTHING, Amounts
 from hotplate.platform.errors import Conflict, NotFound
+from hotplate.platform.store.audit import record_audit
+from hotplate.platform.store.config_changes import config_changes
 from hotplate.platform.store.database import Database, StorePart
 from hotplate.platform.store.deployment_ports import AllocatePort, taken_ports
 from hotplate.platform.store.deployment_records import (
@@ -79,6 +81,8 @@ class Deployments(StorePart):
             session.refresh(row)
             reserve(session, row, draft.least)
             _add_revision(session, row, draft)
+            changes = config_changes({}, draft.config)
+            record_audit(session, "deployment.create", name, changes)
             created = "Created", f"deployment {name!r} was created"
             return _with_events(session, row, [created, *draft.notes])
 
@@ -108,9 +112,14 @@ class Deployments(StorePart):
             is_running = row.wanted == DesiredState.RUNNING and not failed
             if labels is not None:
                 row.labels = list(labels)
+            changes = config_changes(latest.config, draft.config)
             if same and is_running and not force:
+                if labels is not None:
+                    record_audit(session, "deployment.update", row.name, {"labels": list(labels)})
                 return deployment_record(session, row), False
             number = _add_revision(session, row, draft)
+            changes |= {"revision": number, "bento_id": draft.bento_id}
+            record_audit(session, "deployment.update", row.name, changes)
             row.wanted, row.status, row.reason = DesiredState.RUNNING, "deploying", ""
             row.host = host or row.host
             updated = "Updated", f"revision {number} was requested"
@@ -125,6 +134,7 @@ class Deployments(StorePart):
             if row.wanted != DesiredState.TERMINATED:
                 row.wanted, row.status, row.reason = DesiredState.TERMINATED, "terminating", ""
                 add_event_row(session, row.id, "Terminated", "its replicas will be stopped")
+                record_audit(session, "deployment.terminate", row.name)
             return deployment_record(session, row)
 
     def delete(self, deployment_id: int) -> Deployment:
@@ -133,6 +143,7 @@ class Deployments(StorePart):
             row = _existing_row(session, deployment_id)
             row.wanted, row.status, row.reason = DesiredState.DELETED, "terminating", ""
             add_event_row(session, row.id, "Deleted", "it will be torn down")
+            record_audit(session, "deployment.delete", row.name)
             return deployment_record(session, row)
 
     def find(self, organization_id: int, name: str) -> Deployment:

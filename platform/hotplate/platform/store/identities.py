@@ -16,6 +16,7 @@ from sqlalchemy import delete, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from hotplate.platform.errors import Conflict, NotFound
+from hotplate.platform.store.audit import record_audit
 from hotplate.platform.store.database import StorePart
 from hotplate.platform.store.records import (
     MemberRole,
@@ -108,6 +109,7 @@ class Identities(StorePart):
                 user = UserRow(organization_id=organization.id, name=name, email=email or "")
                 session.add(user)
                 session.flush()
+            adds = row is None
             if row is None:
                 row = MembershipRow(
                     organization_id=organization.id, user_id=user.id, role=role, email=""
@@ -121,6 +123,13 @@ class Identities(StorePart):
                 row.email = email
             session.flush()
             session.refresh(row)
+            record_audit(
+                session,
+                "member.add" if adds else "member.update",
+                name,
+                {"role": row.role, "email": row.email},
+                organization.name,
+            )
             return _member_record(row)
 
         return self._database.settle_races(put)
@@ -143,6 +152,7 @@ class Identities(StorePart):
                 )
             )
             session.delete(row)
+            record_audit(session, "member.remove", name, organization=organization.name)
 
     def set_operator(self, name: str, *, operator: bool) -> None:
         """Raises NotFound, and Conflict for the last operator."""
@@ -158,6 +168,7 @@ class Identities(StorePart):
             if row.operator and not operator and not others:
                 raise Conflict(f"user {name!r} is the last operator; make somebody else one before")
             row.operator = operator
+            record_audit(session, f"operator.{'on' if operator else 'off'}", name, organization="")
             if not operator:
                 # What was made with an operator's rights must not have them again some day.
                 session.execute(

@@ -20,6 +20,7 @@ from hotplate.platform.spec.secret_content import (
     named,
     named_together,
 )
+from hotplate.platform.store.audit import record_audit
 from hotplate.platform.store.database import Database, StorePart
 from hotplate.platform.store.identities import organization_record, user_record
 from hotplate.platform.store.keyring import Keyring, KeySource, SecretKey
@@ -72,6 +73,7 @@ class Secrets(StorePart):
                 session.flush()
                 session.refresh(row)
                 self._put_values(session, row, content)
+                record_audit(session, "secret.create", name, _told(content))
                 return _records(session, [row])[0]
 
             return self._database.settle_races(add)
@@ -90,6 +92,7 @@ class Secrets(StorePart):
             if description is not None:
                 row.description = description
             self._put_values(session, row, content)
+            record_audit(session, "secret.update", name, _told(content))
             for deployment, config in _in_use(session, tenant):
                 for together in named_together(config):
                     if name in together:
@@ -111,6 +114,7 @@ class Secrets(StorePart):
                 )
             gone = _records(session, [row])[0]
             session.execute(delete(SecretRow).where(SecretRow.id == row.id))
+            record_audit(session, "secret.delete", name)
             return gone
 
     def find(self, tenant: int, name: str) -> Secret:
@@ -339,6 +343,12 @@ def _contents(session: Session, tenant: int, names: Sequence[str]) -> dict[str, 
     query = _by_name(tenant, names).with_for_update(read=True, of=SecretRow)
     found = {each.name: each.content for each in _records(session, session.scalars(query).all())}
     return {name: found[name] for name in names if name in found}
+
+
+def _told(content: SecretContent) -> dict[str, Any]:
+    """What the audit says of a secret: never a value."""
+    keys = [item.key for item in content.items]
+    return {"type": content.type, "stage": content.stage, "path": content.path, "keys": keys}
 
 
 def _records(session: Session, rows: Sequence[SecretRow]) -> list[Secret]:

@@ -9,6 +9,7 @@ from sqlalchemy import ScalarSelect, delete, func, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from hotplate.platform.errors import Conflict, NotFound
+from hotplate.platform.store.audit import record_audit
 from hotplate.platform.store.database import StorePart
 from hotplate.platform.store.history import add_event_row
 from hotplate.platform.store.identities import (
@@ -61,6 +62,7 @@ class Organizations(StorePart):
             row = OrganizationRow(name=name, description=description)
             session.add(row)
             session.flush()
+            record_audit(session, "organization.create", name, organization=name)
             return organization_record(row)
 
         return self._database.settle_races(add)
@@ -70,6 +72,8 @@ class Organizations(StorePart):
         with self._database.session() as session:
             row = _existing(session, name)
             row.description = description
+            changes = {"description": description}
+            record_audit(session, "organization.update", name, changes, name)
             return organization_record(row)
 
     def organization(self, name: str) -> Organization:
@@ -131,6 +135,8 @@ class Organizations(StorePart):
                 deployment.wanted, deployment.status = DesiredState.DELETED, "terminating"
                 add_event_row(session, deployment.id, "Deleted", "its organization is deleted")
             row.deleted_at = utc_now()
+            changes = {"deployments": [deployment.name for deployment in running]}
+            record_audit(session, "organization.delete", name, changes, name)
             for table in (TokenRow, SignInRow, MembershipRow):
                 session.execute(delete(table).where(table.organization_id == row.id))
             return [deployment.id for deployment in running]

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
 from hotplate.platform.store.artifacts import Artifacts
+from hotplate.platform.store.audit import Audit
 from hotplate.platform.store.database import Database
 from hotplate.platform.store.deployment_ports import AllocatePort, lowest_free_port
 from hotplate.platform.store.deployments import Deployments
@@ -49,6 +50,7 @@ class Store:
     ) -> None:
         """The store closes the database. Without `keys` nobody can read its secrets later."""
         self.database = database
+        self.audit = Audit(database)
         self.identities = Identities(database)
         self.organizations = Organizations(database)
         self.tokens = Tokens(database)

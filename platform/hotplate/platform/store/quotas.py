@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 from hotplate.autoscaler.sharing.allocation import NO_QUOTA, Quota
 from hotplate.autoscaler.sharing.amounts import NOTHING, Amounts, amount_text, over
 from hotplate.platform.errors import NotFound, QuotaExceeded
+from hotplate.platform.store.audit import record_audit
 from hotplate.platform.store.database import StorePart
 from hotplate.platform.store.records import DesiredState
 from hotplate.platform.store.tables import DeploymentRow, OrganizationRow, QuotaRow
@@ -56,6 +57,10 @@ class Quotas(StorePart):
             for name, value in changes.items():
                 setattr(row, name, value if math.isfinite(value) else None)
             session.flush()
+            told = {
+                name: value if math.isfinite(value) else None for name, value in changes.items()
+            }
+            record_audit(session, "quota.update", organization, told, organization)
             return _quota(row)
 
         return self._database.settle_races(change)

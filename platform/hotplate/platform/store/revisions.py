@@ -9,12 +9,13 @@ from sqlalchemy import delete, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from hotplate.platform.errors import NotFound
+from hotplate.platform.store.audit import record_audit
 from hotplate.platform.store.database import Database, StorePart
 from hotplate.platform.store.deployment_ports import AllocatePort, taken_ports
 from hotplate.platform.store.deployment_records import revision_record
 from hotplate.platform.store.history import add_event_row
 from hotplate.platform.store.records import Revision, RolloutOutcome
-from hotplate.platform.store.tables import RevisionRow
+from hotplate.platform.store.tables import DeploymentRow, RevisionRow
 
 
 class Revisions(StorePart):
@@ -86,6 +87,9 @@ class Revisions(StorePart):
             else:
                 kind = "RolloutStopped" if session.scalar(before) else "RolloutFailed"
             add_event_row(session, row.deployment_id, kind, event)
+            if under_way:
+                name = session.get_one(DeploymentRow, row.deployment_id).name
+                record_audit(session, "rollout.abort", name, {"revision": row.number})
             return True
 
     def note_progress(self, revision_id: int, progress: Mapping[str, Any]) -> None:
@@ -110,6 +114,9 @@ class Revisions(StorePart):
             does = "is paused" if paused else "goes on"
             event = f"the roll-out of revision {row.number} {does}: {by} asked for it"
             add_event_row(session, row.deployment_id, kind, event)
+            name = session.get_one(DeploymentRow, row.deployment_id).name
+            action = f"rollout.{'pause' if paused else 'resume'}"
+            record_audit(session, action, name, {"revision": row.number})
             return True
 
     def page(self, deployment_id: int, start: int, count: int) -> tuple[list[Revision], int]:

@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 
 from hotplate.platform.errors import Conflict, NotFound, Unauthorized
 from hotplate.platform.spec.scopes import API
+from hotplate.platform.store.audit import record_audit
 from hotplate.platform.store.database import Database, StorePart
 from hotplate.platform.store.identities import KEY_BYTES, user_record
 from hotplate.platform.store.records import MemberRole, Organization, SignIn, Token, User
@@ -30,6 +31,8 @@ SIGN_IN_S = 12 * 3600.0
 CODE_S = 600.0
 """How long a login waits to be approved."""
 
+CODE_SHOWN = 8
+"""So many characters of a code are shown, and name the token that it gets."""
 ASKED, APPROVED, DENIED = "asked", "approved", "denied"
 
 
@@ -82,6 +85,7 @@ class SignIns(StorePart):
                     expires_at=expires_at,
                 )
             )
+            record_audit(session, "link.create", name, organization=organization.name)
             return secret, expires_at
 
     def follow_link(self, secret: str) -> str:
@@ -93,12 +97,17 @@ class SignIns(StorePart):
                     "the link is unknown, was used before or has expired; ask for a new one"
                 )
             session.delete(row)
+            user = session.get_one(UserRow, row.user_id)
+            tenant = session.get_one(OrganizationRow, row.organization_id)
+            record_audit(session, "login.ok", user.name, {"by": "link"}, tenant.name)
             return _signed_in(session, row.user_id, row.organization_id, row.everywhere, None)
 
     def by_token(self, token: Token) -> str:
         """The secret of a sign-in that may what the token may, for as long as that exists."""
         user = token.user
         with self._database.session() as session:
+            told = {"by": "token", "token": token.name}
+            record_audit(session, "login.ok", user.name, told, user.organization.name)
             return _signed_in(session, user.id, user.organization.id, token.operator, token.id)
 
     def find(self, secret: str) -> SignIn | None:
@@ -157,6 +166,7 @@ class SignIns(StorePart):
             with self._database.session() as session:
                 row = _asked(session, code)
                 row.state, row.salt = APPROVED, salt
+                record_audit(session, "login.approved", draft.name)
             token, _ = self._tokens.make_token(user, draft, _secret(code, salt))
             with self._database.session() as session:
                 _login(session, code).token_id = token.id
@@ -166,6 +176,7 @@ class SignIns(StorePart):
         """Raises Unauthorized as `approve` does."""
         with self._database.session() as session:
             _asked(session, code).state = DENIED
+            record_audit(session, "login.denied", code[:CODE_SHOWN])
 
     def collect(self, code: str) -> tuple[str, str]:
         """A login's state and the secret of its token, which is given out once. Raises Unauthorized

@@ -425,3 +425,22 @@ class LearntRow(Table):
     __tablename__ = "learnt"
     key: Mapped[str] = mapped_column(primary_key=True)
     value: Mapped[Any] = mapped_column(JSON)
+
+
+class AuditRow(Table):
+    """Names and not keys: a line outlives what it names."""
+
+    __tablename__ = "audit"
+    __table_args__ = NEVER_REUSE_IDS
+    id: Mapped[int] = mapped_column(primary_key=True)
+    at: Mapped[datetime] = mapped_column(index=True)
+    actor: Mapped[str]
+    token: Mapped[str]
+    organization: Mapped[str] = mapped_column(index=True)
+    action: Mapped[str]
+    object: Mapped[str]
+    outcome: Mapped[str]
+    address: Mapped[str]
+    request_id: Mapped[str]
+    changes: Mapped[dict[str, Any]]
+    count: Mapped[int] = mapped_column(default=1)

@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session
 
 from hotplate.platform.errors import Conflict, NotFound
 from hotplate.platform.spec.scopes import API, ENDPOINT, endpoint_of
+from hotplate.platform.store.audit import record_audit
 from hotplate.platform.store.database import StorePart
 from hotplate.platform.store.identities import KEY_BYTES, user_record
 from hotplate.platform.store.records import MemberRole, Token, User
@@ -111,6 +112,7 @@ class Tokens(StorePart):
             row = _row(user, draft, token_digest(secret))
             session.add(row)
             session.flush()
+            record_audit(session, "token.create", draft.name, {"scopes": list(draft.scopes)})
             return _one(session, _of(user.organization.id).where(TokenRow.id == row.id))
 
         return self._database.settle_races(make), secret
@@ -150,10 +152,12 @@ class Tokens(StorePart):
             gone = session.execute(
                 delete(TokenRow)
                 .where(TokenRow.uid == uid, TokenRow.organization_id == organization_id)
-                .returning(TokenRow.id)
+                .returning(TokenRow.name)
             )
-            if not gone.all():
+            names = gone.scalars().all()
+            if not names:
                 raise NotFound(f"token {uid!r:.80} does not exist in this organization")
+            record_audit(session, "token.revoke", names[0])
 
     def used(
         self, at: datetime, token_ids: Iterable[int] = (), digests: Iterable[str] = ()

@@ -8,6 +8,7 @@ import logging
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import NoReturn
+from uuid import uuid4
 
 from aiohttp import web
 from aiohttp.typedefs import Middleware
@@ -20,6 +21,7 @@ from hotplate.platform.api.bentocloud import views
 from hotplate.platform.api.web import http_errors
 from hotplate.platform.api.web.access import ANY, Access, check, need
 from hotplate.platform.api.web.connection import malformed
+from hotplate.platform.api.web.refused_tries import RefusedTries
 from hotplate.platform.api.web.requests import ACCESS, Handler, caller, organization
 from hotplate.platform.api.web.tries import WrongTries
 from hotplate.platform.errors import (
@@ -30,6 +32,7 @@ from hotplate.platform.errors import (
     TooManyTries,
     Unauthorized,
 )
+from hotplate.platform.store.audit import ACTOR, Actor
 from hotplate.platform.store.parts import Store
 from hotplate.platform.store.records import MemberRole, Token, User
 
@@ -54,6 +57,7 @@ class Auth:
         self._store = store
         self._trusted_proxies = trusted_proxies
         self._tries = WrongTries()
+        self._refusals = RefusedTries(store.audit)
         self._noting: set[asyncio.Task[None]] = set()
 
     def routes(self) -> list[web.RouteDef]:
@@ -75,10 +79,18 @@ class Auth:
 
         @web.middleware
         async def authenticate(request: web.Request, handler: Handler) -> web.StreamResponse:
-            if request.path.startswith(GUARDED) and request.path not in WITHOUT_TOKEN:
-                await self.admit(request)
-                self._check(request)
-            return await handler(request)
+            # The requests of a connection share a context, so each begins anew.
+            ACTOR.set(Actor(address=self.address(request), request_id=_request_id(request)))
+            try:
+                if request.path.startswith(GUARDED) and request.path not in WITHOUT_TOKEN:
+                    await self.admit(request)
+                    self._check(request)
+                return await handler(request)
+            except Forbidden as error:
+                self._refusals.note("access.refused", request, str(error))
+                raise
+            finally:
+                ACTOR.set(None)
 
         return authenticate
 
@@ -89,6 +101,10 @@ class Auth:
         else:
             found = await self._by_sign_in(request)
         request[ACCESS] = found = await self._acting(request, found)
+        user, actor = found.user, ACTOR.get() or Actor()
+        ACTOR.set(
+            replace(actor, name=user.name, token=found.token, organization=user.organization.name)
+        )
         return found
 
     def address(self, request: web.Request) -> str:
@@ -98,6 +114,7 @@ class Auth:
     def refuse(self, request: web.Request, refusal: Unauthorized) -> NoReturn:
         """Counts a wrong token, code or link. Raises the refusal, or TooManyTries."""
         address = self.address(request)
+        self._refusals.note("login.refused", request, str(refusal))
         if (wait_s := self._tries.wrong(address, asyncio.get_running_loop().time())) is not None:
             raise TooManyTries(address, wait_s) from refusal
         raise refusal
@@ -194,6 +211,10 @@ class Auth:
             role, user = member.role, member.user
         acting = User(user.id, user.uid, user.name, user.email, tenant)
         return replace(found, user=acting, role=role)
+
+
+def _request_id(request: web.Request) -> str:
+    return request.headers.get("X-Request-Id", "") or uuid4().hex
 
 
 @web.middleware

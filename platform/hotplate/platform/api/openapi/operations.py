@@ -27,6 +27,7 @@ from hotplate.platform.api.openapi.schemas import (
     optional,
     page,
 )
+from hotplate.platform.store.audit import AuditLine
 from hotplate.platform.store.quotas import LIMITS
 from hotplate.platform.store.records import (
     ColdStart,
@@ -215,6 +216,18 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ),
     ("GET", f"{ROOT}/keys"): Operation("The keys of secrets, never the keys themselves.", KEYS),
     ("POST", f"{ROOT}/keys/rotate"): Operation("Encrypts all secrets with a new key.", KEYS),
+    ("GET", f"{ROOT}/audit"): Operation(
+        "Who changed what, and who was refused, the newest first.",
+        page(of_record(AuditLine)),
+        query={
+            **COUNT,
+            "since": MOMENT,
+            "until": MOMENT,
+            "actor": TEXT,
+            "action": TEXT,
+            "before": WHOLE | {"minimum": 0, "maximum": 10**15 - 1},
+        },
+    ),
     ("GET", f"{ROOT}/organizations"): Operation(
         "The organizations that the caller may see.", page(ORGANIZATION)
     ),

@@ -1,0 +1,149 @@
+"""Who changed what: a line in the transaction of each change, and one for each kind of refusal."""
+
+from __future__ import annotations
+
+import contextvars
+import json
+from typing import Any
+
+import pytest
+
+from hotplate.platform.store.audit import ACTOR, Actor, AuditFilter
+from hotplate.platform.store.config_changes import config_changes
+from hotplate.platform.store.parts import Store
+from tests.support.control_plane.cloud import Cloud, Refused
+from tests.support.patience import until
+
+ROOT = "/api/v1/hotplate/audit"
+
+
+async def lines(cloud: Cloud, query: str = "") -> list[Any]:
+    found: list[Any] = (await cloud.call("GET", f"{ROOT}?{query}"))["items"]
+    return found
+
+
+async def test_changes_are_told_with_who_where_and_what(cloud: Cloud) -> None:
+    await cloud.push_bento()
+    cloud.http.headers["X-Request-Id"] = "r-1"
+    await cloud.deploy("echo", envs=[{"name": "PASSWORD", "value": "hunter2"}])
+    (line,) = await lines(cloud, "action=deployment")
+    assert line["changes"]["envs"] == ["PASSWORD"]
+    assert "hunter2" not in json.dumps(await lines(cloud))
+    del line["id"], line["at"], line["changes"]
+    assert line == {
+        "actor": "ada",
+        "token": "laptop",
+        "organization": "acme",
+        "action": "deployment.create",
+        "object": "echo",
+        "outcome": "done",
+        "address": "127.0.0.1",
+        "request_id": "r-1",
+        "count": 1,
+    }
+
+
+async def test_every_kind_of_change_has_a_line(cloud: Cloud) -> None:
+    await cloud.push_bento()
+    await cloud.deploy("echo")
+    token = await cloud.call("POST", "/api/v1/api_tokens", {"name": "web", "scopes": ["endpoint"]})
+    await cloud.call("DELETE", f"/api/v1/api_tokens/{token['uid']}")
+    member = "/api/v1/hotplate/organizations/acme/members/bob"
+    await cloud.call("PUT", member, {"email": "b@x.com", "role": "developer"})
+    await cloud.call("PUT", member, {"role": "admin"})
+    await cloud.call("POST", "/api/v1/hotplate/users/bob/link", {})
+    await cloud.call("DELETE", member)
+    secret = {"type": "env", "items": [{"key": "TOKEN", "value": "s3cret"}], "stage": "runtime"}
+    await cloud.call("POST", "/api/v1/org_secrets", {"name": "hf", "content": secret})
+    await cloud.call("DELETE", "/api/v1/org_secrets/hf")
+    await cloud.call("POST", "/api/v2/deployments/echo/terminate", {})
+    await cloud.call("DELETE", "/api/v2/deployments/echo")
+    actions = [line["action"] for line in await lines(cloud)]
+    assert actions[::-1] == [
+        "bento.create",
+        "deployment.create",
+        "token.create",
+        "token.revoke",
+        "member.add",
+        "member.update",
+        "link.create",
+        "member.remove",
+        "secret.create",
+        "secret.delete",
+        "deployment.terminate",
+        "deployment.delete",
+    ]
+    assert "s3cret" not in json.dumps(await lines(cloud))
+
+
+async def test_pages_go_on_from_the_last_line(cloud: Cloud) -> None:
+    for number in range(5):
+        await cloud.call(
+            "POST", "/api/v1/api_tokens", {"name": f"t{number}", "scopes": ["endpoint"]}
+        )
+    first = await cloud.call("GET", f"{ROOT}?count=2")
+    assert (len(first["items"]), first["total"]) == (2, 5)
+    rest = await lines(cloud, f"before={first['items'][-1]['id']}")
+    assert [line["object"] for line in rest] == ["t2", "t1", "t0"]
+    with pytest.raises(Refused, match=r"400.*before: 'x' is not the id"):
+        await lines(cloud, "before=x")
+
+
+async def test_another_organization_s_lines_are_the_operator_s_to_see(cloud: Cloud) -> None:
+    await cloud.call("POST", "/api/v1/api_tokens", {"name": "web", "scopes": ["endpoint"]})
+    async with Cloud(cloud.server, cloud.store, "rival", name="eve") as eve:
+        assert await lines(eve) == []
+    root = Cloud(cloud.server, cloud.store, "default", name="root", operator=True)
+    async with root as operator:
+        assert [line["organization"] for line in await lines(operator)] == ["acme"]
+        operator.http.headers["X-Hotplate-Organization"] = "default"
+        assert await lines(operator) == []
+
+
+async def test_refusals_of_a_minute_that_are_alike_are_one_line(cloud: Cloud) -> None:
+    async def refused() -> list[Any]:
+        async with Cloud(cloud.server, cloud.store, "default", name="r", operator=True) as operator:
+            return [line for line in await lines(operator) if line["outcome"] == "refused"]
+
+    for _ in range(4):
+        headers = {"X-YATAI-API-TOKEN": "wrong"}
+        async with cloud.http.get("/api/v1/current_org", headers=headers) as answer:
+            assert answer.status == 401
+    async with Cloud(cloud.server, cloud.store, name="bob", scopes=["read_cluster"]) as bob:
+        for _ in range(3):
+            with pytest.raises(Refused, match="403"):
+                await bob.call("GET", "/api/v1/bentos")
+
+    async def told() -> bool:
+        counts = {(line["action"], line["actor"]): line["count"] for line in await refused()}
+        return counts == {("login.refused", ""): 4, ("access.refused", "bob"): 3}
+
+    await until(told)
+
+
+def test_a_change_that_is_undone_leaves_no_line(store: Store) -> None:
+    def work() -> None:
+        ACTOR.set(Actor("ada", organization="acme"))
+        with pytest.raises(ZeroDivisionError), store.database.together():
+            store.organizations.create("umbrella")
+            _ = 1 / 0
+        store.organizations.create("parasol")
+
+    contextvars.copy_context().run(work)
+    store.organizations.create("hat")  # by nobody
+    found, total = store.audit.page(AuditFilter(), 10)
+    assert ([line.object for line in found], total) == (["parasol"], 1)
+
+
+def test_only_what_differs_is_told_and_no_value_of_a_variable() -> None:
+    before = {"envs": [{"name": "A", "value": "1"}], "services": {"Echo": {"scaling": {"max": 1}}}}
+    after = {
+        "envs": [{"name": "A", "value": "2"}],
+        "services": {"Echo": {"scaling": {"max": 3}, "envs": [{"name": "B", "value": "x"}]}},
+    }
+    assert config_changes(before, after) == {
+        "envs": ["A"],
+        "services.Echo.envs": ["B"],
+        "services.Echo.scaling.max": 3,
+    }
+    assert config_changes(after, after) == {}
