@@ -285,3 +285,39 @@ async def test_a_gateway_that_stops_finishes_what_its_versions_run(
     canary.backends["next"].gate.set()
     assert (await caller.answer()).body == b"slow"
     await closing
+
+
+async def test_requests_sent_ahead_are_answered_in_their_order_by_their_versions(
+    canary: Canary, kitchen: Kitchen
+) -> None:
+    await canary.serve({"next": 0})
+    caller = await kitchen.caller()
+    caller.send("/slow", Hotplate_Version="next")
+    caller.send("/x", Hotplate_Version=MAIN)
+    caller.send("/y", Hotplate_Version="next")
+    await until(lambda: canary.backends["next"].running == 1)
+    canary.backends["next"].gate.set()
+    answers = [await caller.answer() for _ in range(3)]
+    assert [answer.body for answer in answers] == [b"slow", b"ok /x", b"ok /y"]
+    assert [answer.headers[VERSION] for answer in answers] == ["next", MAIN, "next"]
+
+
+async def test_a_caller_that_takes_nothing_of_a_versions_answer_gives_its_slot_to_who_waits_there(
+    canary: Canary, kitchen: Kitchen
+) -> None:
+    async def much(request: Request, connection: Connection) -> None:
+        connection.answer(b"x" * (32 << 20))
+        await connection.writer.drain()
+
+    canary.backends["next"].on("/much", much)
+    kitchen.limit(take_s=0.2, stall_s=0.2)
+    await canary.serve({"next": 100})
+    server = canary.server("next")
+    server.dispatcher.limits = kitchen.server.dispatcher.limits
+    await canary.change("next", replicas=(canary.replica("next", concurrency=1),))
+    greedy = await kitchen.caller()
+    greedy.writer.transport.pause_reading()  # type: ignore[attr-defined]
+    greedy.send("/much")
+    await until(lambda: canary.backends["next"].running == 1)
+    waiting = await kitchen.send("/x")
+    assert (await waiting.answer()).body == b"ok /x"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 
@@ -117,13 +117,12 @@ class Gateway:
         if self.fleet is not None:
             self.fleet.serve(named)
             self.fleet.look()
-        for route in routes:
-            await self._serve(route)
+        for route in sorted(routes, key=lambda route: bool(route.versions)):
+            await self._serve(route)  # a version before the public route that gives requests to it
         # An address may have become free only by a route that comes later in the table.
         for route in routes:
             if self._servers[route.name].error:
                 await self._serve(route)
-        self._lead(routes)
         self._stop(removed)  # versions, now that nothing more is given to them
         self._forget_ended()
         self.version = table.version
@@ -184,12 +183,6 @@ class Gateway:
                 if name in self._ownerships:
                     self._ownerships[name].end()
 
-    def _lead(self, routes: Sequence[Route]) -> None:
-        """Has public routes know the routes of their versions, and these their public routes."""
-        for route in routes:
-            versions = {version.id: self._servers[version.route] for version in route.versions}
-            self._servers[route.name].lead(versions)
-
     async def _retire(self, fleet: Fleet) -> None:
         """Hands over to other gateways what they serve too."""
         fleet.look()
@@ -240,6 +233,7 @@ class Gateway:
                 self._ownerships[route.name] = Ownership(fleet, server, backup, self.keeper)
         kept = None if route.internal or self.tasks is None else self.tasks.exchange
         server.task_exchanges = kept
+        server.lead({version.id: self._servers[version.route] for version in route.versions})
         server.tokens = self.tokens
         if self.fleet is None:
             server.follow(route)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -12,7 +13,8 @@ from hotplate.serving.gateway.protocol.routes import TASKS, RouteTable
 from hotplate.serving.gateway.protocol.version_shares import MAIN
 from tests.serving.gateway.tasks.task_hall import Hall
 from tests.support.gateway.backends import Connection, Request
-from tests.support.gateway.canary import Canary
+from tests.support.gateway.canary import SLOTS, Canary
+from tests.support.gateway.load import Load
 from tests.support.patience import until
 
 FIELD = "hotplate-version"
@@ -117,3 +119,28 @@ async def test_the_page_of_a_sleeping_version_is_not_that_of_main(
     await until(lambda: canary.server("next").queue.queued == 1)
     await canary.change("next", replicas=(canary.replica("next"),))
     assert (await caller.answer()).body == b"ok /docs.json"
+
+
+async def test_twenty_changes_of_weights_with_streams_and_tasks_under_way_fail_nothing(
+    hall: Hall, canary: Canary
+) -> None:
+    kitchen = hall.kitchen
+    streams = [await kitchen.send("/stream", Hotplate_Version=v) for v in ("next", MAIN)]
+    for stream in streams:
+        assert (await stream.head())[0] == 200
+        assert await stream.chunk() == b"piece"
+    task_ids = []
+    async with Load(kitchen.route.port, 2) as load:
+        for number in range(20):
+            task_ids.append(await hall.submit())
+            await canary.serve({"next": 5.0 * number})
+            await until(partial(load.has, load.answered + 10))
+        await load.stop()
+    assert (load.failures, load.failed) == ([], 0)
+    for backend in canary.backends.values():
+        backend.gate.set()
+    for stream in streams:
+        assert [await stream.chunk() for _ in range(2)] == [b"rest", b""]
+    results = {(await hall.ended(task_id))[-4:] for task_id in task_ids}
+    assert results == {b"main", b"next"}
+    assert all(backend.peak <= SLOTS for backend in canary.backends.values())
