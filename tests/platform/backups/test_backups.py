@@ -9,6 +9,7 @@ import sys
 import tarfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -222,6 +223,25 @@ def test_a_restore_over_data_changes_nothing(tmp_path: Path, first: Installation
     with pytest.raises(BackupFailed, match=r"the database is not empty .*nothing was changed"):
         restore(tmp_path / "file", first)
     assert (rows_of(first), files_of(first)) == before
+
+
+class RotatedMeanwhile(KeyFile):
+    """Others make a new key, and drop the old one, as soon as it was read."""
+
+    def keyring(self) -> Keyring:
+        found = super().keyring()
+        self.keep(Keyring.new())
+        return found
+
+
+def test_keys_that_are_changed_while_rows_are_read_go_along(
+    tmp_path: Path, first: Installation, second: Installation
+) -> None:
+    old = first.keys.keyring().encrypts
+    save(tmp_path / "file", replace(first, keys=RotatedMeanwhile(first.keys.path)), SECRET)
+    restore(tmp_path / "file", second, SECRET)
+    keys = second.keys.keyring().keys
+    assert (len(keys), keys[0]) == (2, old)
 
 
 @pytest.mark.parametrize("secret", [b"wrong", b""])

@@ -36,7 +36,7 @@ from hotplate.platform.errors import BackupFailed
 from hotplate.platform.processes.key_file import KeyFile
 from hotplate.platform.store import schema
 from hotplate.platform.store.database import opening, snapshot
-from hotplate.platform.store.keyring import written
+from hotplate.platform.store.keyring import Keyring, SecretKey, written
 
 
 @dataclass(frozen=True)
@@ -75,8 +75,9 @@ def save(
     try:
         with ExitStack() as stack, writing(path) as archive:
             hold = stack.enter_context(Hold(installation.blobs.holds, now)) if with_blobs else None
+            before = () if secret is None else _keys(installation.keys)
             found = _read(installation.database_url, path.parent, stack)
-            keys = None if secret is None else _sealed_keys(installation.keys, secret)
+            keys = None if secret is None else _sealed_keys(before, installation.keys, secret)
             blobs = _blobs(installation.blobs, found.trees) if with_blobs else {}
             manifest = BackupManifest(
                 revision=found.revision,
@@ -156,10 +157,17 @@ def _blobs(store: BlobStore, trees: list[str]) -> dict[str, Blob]:
     return {blob.digest: blob for tree in trees for blob in store.get_manifest(tree).blobs()}
 
 
-def _sealed_keys(keys: KeyFile, secret: bytes) -> bytes | None:
-    if not keys.path.exists():
+def _keys(keys: KeyFile) -> tuple[SecretKey, ...]:
+    return keys.keyring().keys if keys.path.exists() else ()
+
+
+def _sealed_keys(before: tuple[SecretKey, ...], keys: KeyFile, secret: bytes) -> bytes | None:
+    """Those from before the rows were read too: a `hotplate key rotate` may have been meanwhile."""
+    now = _keys(keys)
+    if not now:
         return None
-    return passphrase.seal(written(keys.keyring()).encode(), secret)
+    ring = Keyring((*(key for key in before if key not in now), *now))
+    return passphrase.seal(written(ring).encode(), secret)
 
 
 def _add(archive: ArchiveWriter, name: str, content: bytes) -> None:
