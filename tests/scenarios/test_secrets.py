@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import hashlib
 import json
 import os
 import signal
+import tarfile
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -222,6 +224,38 @@ async def test_a_new_key_encrypts_them_anew_while_all_runs(vault: Vault) -> None
     assert (old["id"] in keys, new["id"] in keys) == (False, True)
     await vault.ask_everything()
     assert vault.found() == []
+
+
+async def test_a_file_names_them_and_so_does_an_update(vault: Vault) -> None:
+    await vault.bentoml("secret", "create", "extra", "EXTRA=e")
+    file = vault.laptop.home / "filed.yaml"
+    names = [kind.replace("_", "-") for kind in KINDS]
+    about = {"name": "filed", "bento": "vault:v1", "secrets": names}
+    file.write_text(json.dumps(about))
+    await vault.bentoml("deploy", "-f", str(file))
+    sums = await call(f"{await vault.platform.url_of('filed')}/sums")
+    assert {kind: sums[kind] for kind in KINDS} == vault.expected()
+    flags = [word for name in (*names, "extra") for word in ("--secret", name)]
+    await vault.bentoml("deployment", "update", "filed", *flags)
+    printed = " ".join((await vault.bentoml("secret", "delete", "extra", fails=True)).split())
+    assert "secret 'extra' is used by the deployment 'filed'" in printed
+    await vault.platform.delete("filed")
+    await vault.bentoml("secret", "delete", "extra")
+
+
+async def test_a_backup_has_none_in_clear(vault: Vault) -> None:
+    phrase, file = vault.laptop.home / "phrase", vault.laptop.home / "backup"
+    phrase.write_text("correct horse battery staple")
+    await vault.platform.hotplate("backup", str(file), "--passphrase-file", str(phrase))
+    content = [file.read_bytes()]
+    with tarfile.open(file) as archive:
+        for member in archive:
+            if member.name.endswith(".gz") and (packed := archive.extractfile(member)):
+                content.append(gzip.decompress(packed.read()))
+    values = [value for values in vault.values.values() for value in values]
+    whole = b"".join(content)
+    assert b"secret_values" in whole
+    assert [value for value in values if value.encode() in whole] == []
 
 
 async def test_what_the_client_does_wrong_is_a_sentence_of_it(vault: Vault) -> None:
