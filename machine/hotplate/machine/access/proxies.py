@@ -7,16 +7,19 @@ proxy says of them is believed only where the setting `trusted_proxies` names it
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from ipaddress import ip_address, ip_network
 
 
-def client_address(peer: str, fields: Mapping[str, str], trusted: Sequence[str]) -> str:
+def client_address(peer: str, forwarded_for: str, trusted: Sequence[str]) -> str:
     """The address from which a request came: the connection's other end, or, of a trusted proxy's,
-    the last address of `X-Forwarded-For` that is none."""
+    the last address of `X-Forwarded-For` that is none.
+
+    All lines of that header, joined by commas: a proxy may add a line below its caller's own.
+    """
     if not _is_trusted(peer, trusted):
         return peer
-    hops = [hop.strip() for hop in fields.get("X-Forwarded-For", "").split(",") if hop.strip()]
+    hops = [hop.strip() for hop in forwarded_for.split(",") if hop.strip()]
     for hop in reversed(hops):
         if not _is_trusted(hop, trusted):
             return hop if _is_address(hop) else peer
@@ -27,15 +30,16 @@ def public_origin(
     scheme: str,
     host: str,
     peer: str,
-    fields: Mapping[str, str],
+    forwarded_proto: str,
     trusted: Sequence[str],
     public_url: str,
 ) -> str:
-    """`scheme://host[:port]` by which the caller has reached us."""
+    """`scheme://host[:port]` by which the caller has reached us; `forwarded_proto` has all lines
+    of `X-Forwarded-Proto`, joined by commas."""
     if public_url:
         return public_url.rstrip("/")
     if _is_trusted(peer, trusted):
-        given = fields.get("X-Forwarded-Proto", "").split(",")[-1].strip().lower()
+        given = forwarded_proto.split(",")[-1].strip().lower()
         scheme = given if given in ("http", "https") else scheme
     return f"{scheme}://{host}"
 

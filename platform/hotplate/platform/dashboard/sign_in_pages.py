@@ -8,7 +8,7 @@ from aiohttp import web
 
 from hotplate.platform.api.bentocloud.auth import COOKIE, Auth
 from hotplate.platform.api.web import http_errors
-from hotplate.platform.api.web.access import Access
+from hotplate.platform.api.web.access import Access, lacking
 from hotplate.platform.api.web.settings import ApiSettings
 from hotplate.platform.dashboard.rendering import form_page
 from hotplate.platform.errors import Forbidden, PlatformError, Unauthorized
@@ -98,15 +98,14 @@ class SignInPages:
             try:
                 self._auth.refuse(request, error)
             except PlatformError as refusal:
-                return form_page(
-                    "login.html",
-                    http_errors.status_of(refusal),
-                    link="",
-                    then="",
-                    who=await self._who(request),
-                    why=str(refusal),
-                )
+                return await self._refused(request, refusal)
+        except Forbidden as refusal:
+            return await self._refused(request, refusal)
         return self._approval(who, code, "approved" if given == "approve" else "denied")
+
+    async def _refused(self, request: web.Request, refusal: PlatformError) -> web.Response:
+        status, who = http_errors.status_of(refusal), await self._who(request)
+        return form_page("login.html", status, link="", then="", who=who, why=str(refusal))
 
     def _approval(self, who: Access, code: str, state: str) -> web.Response:
         status = 404 if state == "unknown" else 200
@@ -140,7 +139,17 @@ class SignInPages:
 
 
 def _draft(who: Access, code: str) -> TokenDraft:
-    """The token of a login: it may what its owner may."""
+    """The token of a login: it may what the sign-in may. Raises Forbidden."""
+    if who.is_organizations:
+        raise Forbidden(
+            "this sign-in is by a token of the organization, which makes no token of a person; "
+            "sign in by a link or a token of your own"
+        )
+    if missing := lacking(who):
+        raise Forbidden(
+            f"this sign-in lacks {', '.join(missing)}, so it cannot approve a login, whose token "
+            "has all of 'api'; sign in by a link, or by a token of the scope 'api'"
+        )
     name, about = f"login-{code[:CODE_SHOWN]}", "made by 'bentoml cloud login' in a browser"
     return TokenDraft(name, (API,), about, operator=who.operator)
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from hotplate.platform.errors import Invalid
 from hotplate.platform.spec.fields import suggestion
+from hotplate.platform.spec.names import check_deployment_name
 
 API = "api"
 READ_ORGANIZATION, WRITE_ORGANIZATION = "read_organization", "write_organization"
@@ -44,7 +45,9 @@ def allows(scopes: Iterable[str], needed: str) -> bool:
 def checked_scopes(scopes: Sequence[str]) -> tuple[str, ...]:
     """The scopes of a new token, each once; none = `api`. Raises Invalid."""
     for index, scope in enumerate(scopes):
-        if scope not in SCOPES and not endpoint_of(scope):
+        if deployment := endpoint_of(scope):
+            check_deployment_name(f"scopes[{index}]", deployment)
+        elif scope not in SCOPES:
             raise Invalid(
                 f"scopes[{index}]: there is no {scope!r:.80}{suggestion(scope, SCOPES)}; there are "
                 f"{', '.join(SCOPES)}, and {ENDPOINT}:NAME for calls of one deployment"

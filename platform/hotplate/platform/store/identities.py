@@ -12,7 +12,7 @@ import secrets
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import delete, func, or_, select, update
+from sqlalchemy import delete, or_, select, update
 from sqlalchemy.orm import Session
 
 from hotplate.platform.errors import Conflict, NotFound
@@ -140,6 +140,12 @@ class Identities(StorePart):
         with self._database.session() as session:
             row = _membership(session, organization, name)
             _keep_an_admin(session, row, "it cannot be removed")
+            elsewhere = select(MembershipRow).where(
+                MembershipRow.user_id == row.user_id,
+                MembershipRow.organization_id != organization.id,
+            )
+            if session.scalar(elsewhere.limit(1)) is None:
+                keep_an_operator(session, [row.user_id], "it cannot be removed")
             mine = (TokenRow.organization_id, TokenRow.user_id)
             session.execute(
                 delete(TokenRow).where(
@@ -157,16 +163,13 @@ class Identities(StorePart):
     def set_operator(self, name: str, *, operator: bool) -> None:
         """Raises NotFound, and Conflict for the last operator."""
         with self._database.session() as session:
-            row = session.scalar(select(UserRow).where(UserRow.name == name).with_for_update())
+            row = session.scalar(select(UserRow).where(UserRow.name == name))
             if row is None:
-                raise NotFound(f"user {name!r} does not exist; add one with `hotplate user add`")
-            others = session.scalar(
-                select(func.count())
-                .select_from(UserRow)
-                .where(UserRow.operator, UserRow.id != row.id)
-            )
-            if row.operator and not operator and not others:
-                raise Conflict(f"user {name!r} is the last operator; make somebody else one before")
+                raise NotFound(
+                    f"user {name!r:.80} does not exist; add one with `hotplate user add`"
+                )
+            if not operator:
+                keep_an_operator(session, [row.id], "its rights stay")
             row.operator = operator
             record_audit(session, f"operator.{'on' if operator else 'off'}", name, organization="")
             if not operator:
@@ -226,6 +229,26 @@ def named_organization(session: Session, name: str) -> OrganizationRow | None:
     )
 
 
+def keep_an_operator(session: Session, without: Sequence[int], so: str) -> None:
+    """Raises Conflict where nobody else than these users could act as an operator: who is in no
+    organization has no token. Concurrent callers wait here, for all operators."""
+    operators = session.scalars(
+        select(UserRow)
+        .where(UserRow.operator)
+        .order_by(UserRow.id)
+        .with_for_update(of=UserRow)
+        .execution_options(populate_existing=True)
+    ).all()
+    going = [user for user in operators if user.id in without]
+    members = select(MembershipRow.user_id).where(
+        MembershipRow.user_id.in_([user.id for user in operators if user.id not in without])
+    )
+    if going and session.scalar(members.limit(1)) is None:
+        raise Conflict(
+            f"user {going[0].name!r} is the last operator, so {so}; make somebody else one before"
+        )
+
+
 def _no_member(organization: Organization, name: str) -> NotFound:
     return NotFound(f"user {name!r:.80} is not a member of organization {organization.name!r}")
 
@@ -248,6 +271,7 @@ def _keep_an_admin(session: Session, row: MembershipRow, so: str) -> None:
         .where(OrganizationRow.id == row.organization_id)
         .with_for_update()
     )
+    session.refresh(row)  # while this waited, it may have been made the only one
     others: Sequence[int] = session.scalars(
         select(MembershipRow.user_id).where(
             MembershipRow.organization_id == row.organization_id,

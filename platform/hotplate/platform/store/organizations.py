@@ -14,6 +14,7 @@ from hotplate.platform.store.database import StorePart
 from hotplate.platform.store.history import add_event_row
 from hotplate.platform.store.identities import (
     ORGANIZATION,
+    keep_an_operator,
     named_organization,
     organization_record,
 )
@@ -134,6 +135,10 @@ class Organizations(StorePart):
             for deployment in running:
                 deployment.wanted, deployment.status = DesiredState.DELETED, "terminating"
                 add_event_row(session, deployment.id, "Deleted", "its organization is deleted")
+            here = select(MembershipRow.user_id).where(MembershipRow.organization_id == row.id)
+            elsewhere = select(MembershipRow.user_id).where(MembershipRow.organization_id != row.id)
+            only_here = session.scalars(here.where(MembershipRow.user_id.not_in(elsewhere))).all()
+            keep_an_operator(session, only_here, f"organization {name!r} cannot be deleted")
             row.deleted_at = utc_now()
             changes = {"deployments": [deployment.name for deployment in running]}
             record_audit(session, "organization.delete", name, changes, name)

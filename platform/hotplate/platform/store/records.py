@@ -112,6 +112,8 @@ class SignIn:
     """Whether it is good for every organization of its user, since an operator let them in."""
     operator: bool
     scopes: tuple[str, ...]
+    is_organizations: bool = False
+    """Whether it is by a token that is the organization's own, and `user` only its maker."""
 
 
 @dataclass(frozen=True)

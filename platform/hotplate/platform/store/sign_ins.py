@@ -133,6 +133,7 @@ class SignIns(StorePart):
                 everywhere=row.everywhere,
                 operator=row.everywhere and user.operator,
                 scopes=(API,) if token is None else tuple(token.scopes),
+                is_organizations=token is not None and bool(token.role),
             )
 
     def end(self, secret: str) -> None:

@@ -94,6 +94,8 @@ class Tokens(StorePart):
             if row is None:
                 draft = TokenDraft(name, scopes, expires_at=expires_at, operator=operator)
                 session.add(_row(user, draft, digest))
+            elif operator:  # which it may have lost since, while its owner was none
+                row.operator = True
         return secret
 
     def make_token(self, user: User, draft: TokenDraft, secret: str = "") -> tuple[Token, str]:
@@ -103,6 +105,13 @@ class Tokens(StorePart):
         secret = secret or secrets.token_hex(KEY_BYTES)
 
         def make(session: Session) -> Token:
+            member = session.get(MembershipRow, (user.organization.id, user.id))
+            if draft.service_role is None and member is None:
+                raise Conflict(
+                    f"user {user.name!r} is not a member of organization "
+                    f"{user.organization.name!r}, where a token of theirs would open nothing; make "
+                    "one of the organization ('service', with a 'role'), or add them to it"
+                )
             of = _of(user.organization.id).where(TokenRow.name == draft.name)
             if session.execute(of).first() is not None:
                 raise Conflict(

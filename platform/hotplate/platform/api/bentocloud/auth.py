@@ -22,7 +22,13 @@ from hotplate.platform.api.web import http_errors
 from hotplate.platform.api.web.access import ANY, Access, check, need
 from hotplate.platform.api.web.connection import malformed
 from hotplate.platform.api.web.refused_tries import RefusedTries
-from hotplate.platform.api.web.requests import ACCESS, Handler, caller, organization
+from hotplate.platform.api.web.requests import (
+    ACCESS,
+    Handler,
+    caller,
+    check_characters,
+    organization,
+)
 from hotplate.platform.api.web.tries import WrongTries
 from hotplate.platform.errors import (
     Forbidden,
@@ -109,7 +115,8 @@ class Auth:
 
     def address(self, request: web.Request) -> str:
         """From where the request came."""
-        return client_address(request.remote or "", request.headers, self._trusted_proxies)
+        forwarded_for = ", ".join(request.headers.getall("X-Forwarded-For", []))
+        return client_address(request.remote or "", forwarded_for, self._trusted_proxies)
 
     def refuse(self, request: web.Request, refusal: Unauthorized) -> NoReturn:
         """Counts a wrong token, code or link. Raises the refusal, or TooManyTries."""
@@ -145,6 +152,7 @@ class Auth:
             token=token.name,
             token_id=token.id,
             everywhere=token.operator,
+            is_organizations=token.is_organizations,
         )
 
     async def token(self, secret: str) -> Token | None:
@@ -190,6 +198,7 @@ class Auth:
             found.scopes,
             operator=found.operator,
             everywhere=found.everywhere,
+            is_organizations=found.is_organizations,
         )
 
     async def _acting(self, request: web.Request, found: Access) -> Access:
@@ -221,6 +230,7 @@ def _request_id(request: web.Request) -> str:
 async def answer_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Every error becomes `{"error": {"code", "message"}}`; only bugs are logged."""
     try:
+        check_characters(request)
         return await handler(request)
     except (PlatformError, CacheError, DeployError) as error:
         return http_errors.error_response(error)

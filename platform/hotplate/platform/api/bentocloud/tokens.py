@@ -12,13 +12,13 @@ from datetime import UTC, datetime
 from aiohttp import web
 
 from hotplate.platform.api.bentocloud import views
+from hotplate.platform.api.web.access import lacking
 from hotplate.platform.api.web.requests import access, body, caller, organization, query_number
 from hotplate.platform.controller.interface import ControllerApi
 from hotplate.platform.errors import Conflict, Forbidden, Invalid, NotFound
 from hotplate.platform.spec.fields import Fields, suggestion
 from hotplate.platform.spec.scopes import (
     OF_API,
-    allows,
     checked_scopes,
     is_for_endpoints,
 )
@@ -93,8 +93,11 @@ class TokenRoutes:
 
 def _is_seen(request: web.Request, token: Token) -> bool:
     found = access(request)
-    admin = found.operator or found.role is MemberRole.ADMIN
-    return admin or (token.user.id == found.user.id and not token.is_organizations)
+    if found.operator or found.role is MemberRole.ADMIN:
+        return True
+    if found.is_organizations:  # its maker's are not its own
+        return token.id == found.token_id
+    return token.user.id == found.user.id and not token.is_organizations
 
 
 def _draft(request: web.Request, fields: Fields) -> TokenDraft:
@@ -110,9 +113,14 @@ def _draft(request: web.Request, fields: Fields) -> TokenDraft:
             f"{MemberRole.DEVELOPER.value!r} in organization {found.user.organization.name!r}; "
             f"as {role.value!r} you make tokens of the scope 'endpoint'"
         )
+    if found.is_organizations and not fields.flag("service"):
+        raise Forbidden(
+            f"token {found.token!r} is the organization's own, so it makes no token of a person; "
+            "an admin's makes others of the organization (service)"
+        )
     for scope in scopes:
         wide = OF_API if scope == "api" else (scope,) if scope in OF_API else ()
-        if missing := [one for one in wide if not allows(found.scopes, one)]:
+        if missing := lacking(found, wide):
             raise Forbidden(
                 f"scopes: this token lacks {', '.join(missing)} itself, so it cannot make one of "
                 f"the scope {scope!r}; use one of the scope 'api'"

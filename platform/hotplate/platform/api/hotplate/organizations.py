@@ -8,10 +8,11 @@ from aiohttp import web
 
 from hotplate.platform.api.bentocloud.tokens import member_role
 from hotplate.platform.api.hotplate.quotas import quota_json
+from hotplate.platform.api.web.access import lacking
 from hotplate.platform.api.web.requests import access, body, organization
 from hotplate.platform.api.web.settings import ApiSettings
 from hotplate.platform.controller.interface import ControllerApi
-from hotplate.platform.errors import Invalid, NotFound
+from hotplate.platform.errors import Forbidden, Invalid, NotFound
 from hotplate.platform.spec.fields import Fields
 from hotplate.platform.spec.names import check_organization_name, check_person_name
 from hotplate.platform.store.organizations import OrganizationSummary
@@ -140,6 +141,11 @@ class OrganizationRoutes:
     async def make_link(self, request: web.Request) -> web.Response:
         """`{"url", "expires_at"}`: a link by which a member signs in once."""
         operator = access(request).operator
+        if missing := lacking(access(request)):
+            raise Forbidden(
+                f"a link signs its visitor in for everything, and this token lacks "
+                f"{', '.join(missing)} itself; use one of the scope 'api'"
+            )
         secret, expires_at = await self._store.run(
             self._store.sign_ins.make_link,
             organization(request),

@@ -7,7 +7,7 @@ not asked here: every query is about that organization alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from hotplate.platform.errors import Forbidden
@@ -38,6 +38,8 @@ class Access:
     token_id: int | None = None
     everywhere: bool = False
     """Whether it is good for every organization of its user."""
+    is_organizations: bool = False
+    """Whether the token is the organization's own, and `user` only its maker."""
 
 
 @dataclass(frozen=True)
@@ -113,6 +115,11 @@ def check(access: Access, needed: Need) -> None:
     """Raises Forbidden, with what is missing."""
     for refusal in _refusals(access, needed):
         raise Forbidden(refusal)
+
+
+def lacking(access: Access, scopes: Iterable[str] = OF_API) -> list[str]:
+    """Those of these scopes that the caller does not have: what they make must not have them."""
+    return [scope for scope in scopes if not allows(access.scopes, scope)]
 
 
 def _refusals(access: Access, needed: Need) -> Iterator[str]:

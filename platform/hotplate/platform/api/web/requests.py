@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from aiohttp import web
 
 from hotplate.platform.api.web.access import Access
-from hotplate.platform.errors import BodySlow, Invalid
+from hotplate.platform.errors import BodySlow, Invalid, NotFound
 from hotplate.platform.spec.fields import Fields
 from hotplate.platform.store.records import Organization, User
 
@@ -38,6 +38,17 @@ def caller(request: web.Request) -> User:
 def organization(request: web.Request) -> Organization:
     """The tenant that the caller acts for: every query is about it alone."""
     return request[ACCESS].user.organization
+
+
+def check_characters(request: web.Request) -> None:
+    """Raises NotFound and Invalid for a path or query with a NUL: PostgreSQL keeps none, so nothing
+    has such a name."""
+    if "\x00" in request.path:
+        raise NotFound(f"{request.path!r:.80}: nothing has a name with a NUL character")
+    for name, value in request.query.items():
+        # Gateways pass callers' words on and answer for them.
+        if "\x00" in name + value and not request.path.startswith("/internal/"):
+            raise Invalid(f"{name!r:.80}: it has a NUL character; leave that out")
 
 
 async def body(request: web.Request) -> Fields:

@@ -61,7 +61,7 @@ class ApiSettings:
             request.scheme,
             request.host,
             request.remote or "",
-            request.headers,
+            ", ".join(request.headers.getall("X-Forwarded-Proto", [])),
             self.trusted_proxies,
             self.public_url,
         )

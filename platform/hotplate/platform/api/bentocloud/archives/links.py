@@ -39,7 +39,10 @@ def verify(text: str, action: str, key: bytes, now: float) -> SignedLink:
     claims, _, signature = text.partition(".")
     if not hmac.compare_digest(signature.encode(), _signature(claims.encode(), key).encode()):
         raise LinkExpired("the transfer URL was not signed here; ask for a new one")
-    link = SignedLink(**json.loads(urlsafe_b64decode(claims)))
+    try:
+        link = SignedLink(**json.loads(urlsafe_b64decode(claims)))
+    except (ValueError, TypeError) as error:  # another release of ours has signed it
+        raise LinkExpired("the transfer URL is of another form; ask for a new one") from error
     if link.action != action:
         raise LinkExpired(f"the transfer URL is for {link.action}, not for {action}")
     if now >= link.expires_at:
