@@ -6,7 +6,9 @@ import re
 
 import pytest
 
+from hotplate.platform.api.bentocloud.auth import COOKIE
 from hotplate.platform.store.parts import Store
+from hotplate.serving.gateway.http1.fields import SIGN_IN
 from tests.support.control_plane.cloud import Cloud, Refused
 
 NOBODY: dict[str, str] = {}
@@ -131,3 +133,7 @@ async def test_a_token_for_callers_signs_nobody_in(cloud: Cloud, store: Store) -
     token = store.tokens.add_token(cloud.user, "calls", scopes=["endpoint"])
     cloud.http.headers.clear()
     assert await sign_in(cloud, token=token) == 403
+
+
+def test_gateways_know_the_cookie_by_its_name() -> None:
+    assert COOKIE.encode() == SIGN_IN

@@ -249,3 +249,24 @@ def test_what_changes_a_message_does_not_stand_behind_it() -> None:
     assert last_chunk([]) == b"0\r\n\r\n"
     trailers = [(b"Sum", b"1"), (b"Content-Length", b"2"), (b"Set-Cookie", b"3"), (b"B", b"4")]
     assert last_chunk(trailers) == b"0\r\nSum: 1\r\nB: 4\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("cookies", "passed_on"),
+    [
+        (b"hotplate_sign_in=secret", None),
+        (b"a=1; hotplate_sign_in=secret; b=2", b"a=1; b=2"),
+        (b"a=1;hotplate_sign_in=secret", b"a=1"),
+        (b" Hotplate_Sign_In =secret;a=1", b"a=1"),
+        (
+            b"a=hotplate_sign_in; hotplate_sign_in_too=1",
+            b"a=hotplate_sign_in; hotplate_sign_in_too=1",
+        ),
+    ],
+)
+def test_a_browser_s_sign_in_to_the_platform_is_not_for_replicas(
+    cookies: bytes, passed_on: bytes | None
+) -> None:
+    """Its cookies go to all ports of a host."""
+    found = [line for line in lines_of(head_of(HOST, (b"cookie", cookies))) if b"ookie" in line]
+    assert found == ([] if passed_on is None else [b"cookie: " + passed_on])

@@ -172,3 +172,13 @@ def test_our_own_response_says_what_the_caller_needs_to_know() -> None:
 def test_a_caller_comes_back_in_whole_seconds(asked_s: float, said_s: int) -> None:
     sent = own_response(503, b"{}", keep_alive=True, retry_after_s=asked_s)
     assert b"\r\nRetry-After: %d\r\n" % said_s in sent
+
+
+def test_a_replica_sets_cookies_of_its_own_but_signs_nobody_in_to_the_platform() -> None:
+    head = head_of(
+        LENGTH,
+        (b"Set-Cookie", b"a=1; Path=/"),
+        (b"set-cookie", b"hotplate_sign_in=mine; Path=/"),
+        (b"Set-Cookie", b" Hotplate_Sign_In = mine"),
+    )
+    assert head.lines == [b"Set-Cookie: a=1; Path=/\r\n"]

@@ -40,6 +40,9 @@ REWRITTEN = frozenset(
 )
 PLATFORM_SECRET = b"x-yatai-api-token"
 """The stock client sends its platform token in this field; it never reaches user code."""
+SIGN_IN = b"hotplate_sign_in"
+"""The cookie of a browser that has signed in to the platform. Browsers send a host's cookies to
+all of its ports, so to deployments too; they neither get it nor set it."""
 NOT_PASSED_ON = HOP_BY_HOP | REWRITTEN | {PLATFORM_SECRET, TASK_ID, SECRET, DUE}
 USUAL_OPTIONS = frozenset({b"close", b"keep-alive", b"upgrade"})
 """Values of `Connection` that are no names of fields."""
@@ -61,6 +64,17 @@ NO_TRAILERS = NOT_PASSED_ON | {
 }
 """Fields that decide how a message is read, sent on or admitted must not come after it (RFC 9110,
 6.5)."""
+
+
+def without_sign_in(cookies: bytes) -> bytes:
+    """A `Cookie` field without the platform's sign-in; empty = nothing else was in it."""
+    pairs = [pair.strip() for pair in cookies.split(b";")]
+    return b"; ".join(pair for pair in pairs if not sets_sign_in(pair))
+
+
+def sets_sign_in(cookie: bytes) -> bool:
+    """Whether a cookie (a `Set-Cookie` field, or a pair of `Cookie`) is the platform's sign-in."""
+    return cookie.partition(b"=")[0].strip(b' \t"').lower() == SIGN_IN
 
 
 def tokens_of(value: bytes) -> frozenset[bytes]:

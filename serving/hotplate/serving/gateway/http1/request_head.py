@@ -19,10 +19,12 @@ from hotplate.serving.gateway.errors import (
 )
 from hotplate.serving.gateway.http1.fields import (
     NOT_PASSED_ON,
+    SIGN_IN,
     USUAL_OPTIONS,
     Field,
     tokens_of,
     without,
+    without_sign_in,
 )
 from hotplate.serving.gateway.protocol.headers import DUE, SECRET
 
@@ -238,6 +240,10 @@ def _sort(fields: Sequence[Field]) -> tuple[dict[bytes, bytes], list[bytes]]:
             else:
                 known[key] = value
             if key in NOT_PASSED_ON:
+                continue
+        elif key == b"cookie" and SIGN_IN in value.lower():
+            value = without_sign_in(value)
+            if not value:
                 continue
         lines.append(b"%b: %b\r\n" % (name, value))
     return known, lines

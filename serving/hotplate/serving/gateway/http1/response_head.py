@@ -13,6 +13,7 @@ from hotplate.serving.gateway.http1.fields import (
     HOP_BY_HOP,
     USUAL_OPTIONS,
     Field,
+    sets_sign_in,
     tokens_of,
     without,
 )
@@ -159,6 +160,8 @@ def read_response(
             names_version = True
         if key == b"x-request-id":
             has_request_id = True
+        elif key == b"set-cookie" and sets_sign_in(value):
+            continue
         lines.append(b"%b: %b\r\n" % (name, value))
     connection = tokens_of(known.get(b"connection", b""))
     if connection - USUAL_OPTIONS:
