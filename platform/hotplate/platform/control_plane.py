@@ -47,6 +47,7 @@ from hotplate.platform.controller.planning.workloads import WorkloadRules
 from hotplate.platform.controller.scaling.prometheus import Prometheus
 from hotplate.platform.controller.standby_metrics import StandbyMetrics
 from hotplate.platform.errors import CannotStart, Conflict, PortsExhausted
+from hotplate.platform.instance_type import InstanceType
 from hotplate.platform.local_node import local_node, tenancy_of
 from hotplate.platform.log_format import log_to_stderr
 from hotplate.platform.processes.data_dir import DataDir
@@ -75,6 +76,7 @@ log = logging.getLogger("hotplate.control-plane")
 def run(
     settings: PlatformSettings,
     standby: StandbySettings,
+    types: Mapping[str, InstanceType],
     data: DataDir,
     agent_url: str,
     environ: Mapping[str, str],
@@ -86,7 +88,7 @@ def run(
     log_to_stderr()
     heap.keep_little()
     try:
-        asyncio.run(serve(settings, standby, data, agent_url, environ))
+        asyncio.run(serve(settings, standby, types, data, agent_url, environ))
     except OSError as error:
         raise CannotStart(f"control plane on {settings.host}:{settings.port}: {error}") from error
 
@@ -94,6 +96,7 @@ def run(
 async def serve(
     settings: PlatformSettings,
     standby: StandbySettings,
+    types: Mapping[str, InstanceType],
     data: DataDir,
     agent_url: str,
     environ: Mapping[str, str],
@@ -136,7 +139,7 @@ async def serve(
         store,
         node.engine,
         replace(
-            _rules(node.supply, shown, data.secret("cluster-token"), settings),
+            _rules(node.supply, shown, data.secret("cluster-token"), settings, types),
             tenancy=tenancy_of(node.unwalled, settings),
         ),
         _addresses(settings),
@@ -260,14 +263,18 @@ def keep_token(store: Store, name: str, secret: str, scope: str) -> None:
 
 
 def _rules(
-    supply: Supply, shown: ApiSettings, key: str, settings: PlatformSettings
+    supply: Supply,
+    shown: ApiSettings,
+    key: str,
+    settings: PlatformSettings,
+    types: Mapping[str, InstanceType],
 ) -> WorkloadRules:
     """`key` is the installation's: what is derived from it need not be kept."""
     return WorkloadRules(
         revisions_kept=settings.revisions_kept,
         resources=resources_of,
         policy=policy_from,
-        instance_types=sizes(supply.most, next(iter(supply.gpu_names), "")),
+        instance_types=types or sizes(supply.most, next(iter(supply.gpu_names), "")),
         namespace=shown.cluster,
         url=lambda deployment: public_url(deployment, shown),
         ceiling=Ceiling(supply.most, supply.cpus_shared, supply.memory_note),

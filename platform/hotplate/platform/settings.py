@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 LONGEST_S = 3_000_000_000
 """95 years; so long ago is still a date, which infinity is not."""
-TABLES = ("platform", "standby", "gateway")
+TABLES = ("platform", "standby", "gateway", "instance_types")
 _KINDS = {int: "a whole number", float: "a number", str: "a text"}
 S = TypeVar("S", bound="DataclassInstance")
 
@@ -212,12 +212,12 @@ def load(
     """
     names = [field.name for field in fields(cls)]
     values: dict[str, Any] = {}
-    for key, value in _file_table(file, table).items():
-        values[_known(key, names, f"{file}: [{table}] {key}")] = value
+    for key, value in file_table(file, table).items():
+        values[known(key, names, f"{file}: [{table}] {key}")] = value
     prefix = f"HOTPLATE_{table.upper()}__"
     for key, value in environ.items():
         if key.startswith(prefix):
-            values[_known(key.removeprefix(prefix).lower(), names, key)] = value
+            values[known(key.removeprefix(prefix).lower(), names, key)] = value
     values |= {key: value for key, value in flags.items() if value is not None}
     return overlaid(cls(), values, table)
 
@@ -230,7 +230,7 @@ def overlaid(settings: S, values: Mapping[str, Any], where: str) -> S:
     kinds = get_type_hints(type(settings))
     names = [field.name for field in fields(settings)]
     converted = {
-        _known(key, names, f"{where}.{key}"): _converted(f"{where}.{key}", value, kinds[key])
+        known(key, names, f"{where}.{key}"): _converted(f"{where}.{key}", value, kinds[key])
         for key, value in values.items()
     }
     try:
@@ -239,7 +239,8 @@ def overlaid(settings: S, values: Mapping[str, Any], where: str) -> S:
         raise BadSetting(f"{where}: {error}") from error
 
 
-def _file_table(file: Path, table: str) -> Mapping[str, Any]:
+def file_table(file: Path, table: str) -> Mapping[str, Any]:
+    """A table of the settings file, empty where there is none. Raises BadSetting."""
     if not file.is_file():
         return {}
     try:
@@ -247,14 +248,15 @@ def _file_table(file: Path, table: str) -> Mapping[str, Any]:
     except ValueError as error:  # what is no TOML, no UTF-8, or a number of thousands of digits
         raise BadSetting(f"{file} cannot be read: {error}") from error
     for key in content:
-        _known(key, list(TABLES), f"{file}: [{key}]")
+        known(key, list(TABLES), f"{file}: [{key}]")
     found = content.get(table, {})
     if not isinstance(found, dict):
         raise BadSetting(f"{file}: '{table}' must be a table: [{table}]")
     return found
 
 
-def _known(key: str, names: list[str], where: str) -> str:
+def known(key: str, names: list[str], where: str) -> str:
+    """`key`, if it is one of `names`. Raises BadSetting with the nearest one."""
     if key in names:
         return key
     near = nearest(key, names)

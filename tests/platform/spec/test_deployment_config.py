@@ -31,6 +31,15 @@ def test_what_is_left_out_is_filled_in_for_every_service() -> None:
     }
 
 
+def test_a_types_name_need_not_end_in_a_number() -> None:
+    """`gpu.large` beside `gpu.2`: only numbers say which is the largest."""
+    types = ["gpu.large", "gpu.2"]
+    for asked, said in (("gpu.9", "the largest is 'gpu.2'"), ("gpu.larg", "did you mean")):
+        body = Fields({"services": {"Echo": {"instance_type": asked}}})
+        with pytest.raises(Invalid, match=said):
+            deployment_config(body, MANIFEST, types)
+
+
 def test_services_that_are_not_named_scale_like_the_entry_service() -> None:
     filled = config(services={"Echo": {"scaling": {"min_replicas": 0, "max_replicas": 3}}})
     assert filled["services"]["Helper"]["scaling"] == filled["services"]["Echo"]["scaling"]

@@ -18,13 +18,14 @@ from hotplate.platform.controller.planning.tenancy import Tenancy
 from hotplate.platform.controller.planning.workloads import WorkloadRules, least_amounts, notes
 from hotplate.platform.controller.rollout import rollout_json
 from hotplate.platform.errors import Alone
+from hotplate.platform.instance_type import InstanceType
 from hotplate.platform.store.parts import Store
 from hotplate.platform.store.records import DemandRecord, DesiredState, RolloutOutcome
 
 RULES = WorkloadRules(
     resources=resources_of,
     policy=policy_from,
-    instance_types={f"cpu.{cpus}": Resources(cpus, 2 * GIB) for cpus in (1, 2)},
+    instance_types={f"cpu.{cpus}": InstanceType(Resources(cpus, 2 * GIB)) for cpus in (1, 2)},
     ceiling=Ceiling(Resources(2, 16 * GIB, 8), shares_cpus=True),
 )
 

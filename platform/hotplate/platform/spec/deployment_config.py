@@ -103,7 +103,12 @@ def _check_declared(manifest: Mapping[str, Any]) -> None:
 def _instance_type(fields: Fields, path: str, types: Collection[str]) -> str | None:
     asked = fields.text("instance_type", "") if fields.has("instance_type") else ""
     kind, _, count = asked.rpartition(".")
-    alike = {int(name.rpartition(".")[2]): name for name in types if name.startswith(f"{kind}.")}
+    alike = {
+        int(number): name
+        for name in types
+        for same, _, number in [name.rpartition(".")]
+        if same == kind and number.isdecimal()
+    }
     if alike and count.isdecimal() and float(count) > max(alike):
         raise Invalid(
             f"{path}.instance_type: {asked!r} does not exist, since no machine here is that "

@@ -11,6 +11,7 @@ from hotplate.deploy.workload import Resources
 from hotplate.platform.controller.planning.ceiling import Ceiling
 from hotplate.platform.controller.planning.instance_types import instance_types, sizes
 from hotplate.platform.controller.planning.workloads import Service, WorkloadRules, services_of
+from hotplate.platform.instance_type import InstanceType
 from hotplate.platform.spec.bento_manifest import model_tags
 from hotplate.platform.spec.service_config import merged
 from tests.support.control_plane.situations import deployment, revision
@@ -19,7 +20,7 @@ SMALL = Resources(1, 2 * GIB)
 RULES = WorkloadRules(
     resources=resources_of,
     policy=policy_from,
-    instance_types={"cpu.1": SMALL},
+    instance_types={"cpu.1": InstanceType(SMALL)},
     ceiling=Ceiling(Resources(2, 8 * GIB), shares_cpus=True),
 )
 MANIFEST: dict[str, Any] = {
@@ -36,7 +37,9 @@ MANIFEST: dict[str, Any] = {
 }
 
 
-def services(config: dict[str, Any], manifest: dict[str, Any] = MANIFEST) -> dict[str, Service]:
+def services(
+    config: dict[str, Any], manifest: dict[str, Any] = MANIFEST, rules: WorkloadRules = RULES
+) -> dict[str, Service]:
     row = revision(1)
     row = replace(
         row,
@@ -44,7 +47,7 @@ def services(config: dict[str, Any], manifest: dict[str, Any] = MANIFEST) -> dic
         config=config,
         ports={"Tokenizer": 7999},
     )
-    made = services_of(deployment(row, row), row, [], RULES)
+    made = services_of(deployment(row, row), row, [], rules)
     return {service.name: service for service in made}
 
 
@@ -149,8 +152,21 @@ def test_the_models_of_all_services_are_found_once(tags: list[str]) -> None:
 def test_instance_types_fit_the_machine() -> None:
     types = sizes(Resources(6, 8 * GIB, 2), "H200")
     assert list(types) == ["cpu.1", "cpu.2", "cpu.4", "gpu.H200.1", "gpu.H200.2"]
-    assert types["cpu.4"] == Resources(4, 8 * GIB)
-    assert types["gpu.H200.1"] == Resources(3, 4 * GIB, 1)
+    assert types["cpu.4"].resources == Resources(4, 8 * GIB)
+    assert types["gpu.H200.1"].resources == Resources(3, 4 * GIB, 1)
     shown = instance_types(types)
     assert shown[0]["display_name"] == "cpu.1"
     assert shown[0]["config"]["resources"]["requests"]["cpu"] == "1"
+
+
+def test_a_replica_asks_for_what_its_type_says() -> None:
+    large = InstanceType(Resources(2, 7 * GIB, 0.5), "L4", 1.5)
+    offered = replace(RULES, instance_types={"large": large})
+    typed = {"services": {"Chat": {"instance_type": "large"}}}
+    assert services(typed, rules=offered)["Chat"].workload.resources == large.resources
+
+
+def test_a_type_that_is_gone_and_says_nothing_leaves_the_bentos_own_request() -> None:
+    """A stored deployment may name a type that the operator no longer offers."""
+    gone = {"services": {"Chat": {"instance_type": "large"}}}
+    assert services(gone)["Chat"].workload.resources.cpus == 0.5

@@ -7,6 +7,7 @@ import os
 
 from hotplate.platform import control_plane
 from hotplate.platform.commands import flags
+from hotplate.platform.instance_type import load_instance_types
 from hotplate.platform.processes.data_dir import DataDir
 
 
@@ -21,4 +22,5 @@ def run(arguments: argparse.Namespace) -> None:
     data.make_private()
     settings = flags.platform_settings(data, arguments)
     standby = flags.standby_settings(data)
-    control_plane.run(settings, standby, data, arguments.agent, os.environ)
+    types = load_instance_types(data.settings_file)
+    control_plane.run(settings, standby, types, data, arguments.agent, os.environ)

@@ -9,6 +9,7 @@ import os
 from rich.console import Console
 
 from hotplate.platform.commands import flags, secret_flags
+from hotplate.platform.instance_type import load_instance_types
 from hotplate.platform.processes.data_dir import DataDir
 from hotplate.platform.processes.ports import reachable
 from hotplate.platform.processes.supervisor import Supervisor
@@ -38,6 +39,7 @@ def run(arguments: argparse.Namespace) -> None:
         settings = flags.platform_settings(data, arguments)
         flags.gateway_limits(data.settings_file)
         flags.standby_settings(data)  # a mistake is reported here, and not in a role's log
+        load_instance_types(data.settings_file)
         data.secret("cluster-token")
         data.secret("metrics-token")
         named = arguments.admin_token_file

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from hotplate.autoscaler.sharing.amounts import Amounts, amount_text, over
 from hotplate.deploy.local.placement import DEFAULT_MEMORY_BYTES
 from hotplate.deploy.workload import Resources
+from hotplate.platform.instance_type import InstanceType
 
 _DIGITS = 5
 """Enough digits to tell 16.49 GiB from 16.48 GiB."""
@@ -42,7 +43,7 @@ class Ceiling:
             "them with other replicas that need them"
         )
 
-    def refusal(self, requested: Resources, types: Mapping[str, Resources]) -> str:
+    def refusal(self, requested: Resources, types: Mapping[str, InstanceType]) -> str:
         """Why no replica of this size can ever run, and the nearest of `types`; "" = one can."""
         needed, most = _amounts(self.cap(requested)), _amounts(self.most)
         beyond = [d for d, amount in enumerate(needed) if over(amount, most[d])]
@@ -63,9 +64,10 @@ def _amounts(resources: Resources) -> Amounts:
     return Amounts(resources.gpus, resources.cpus, memory_bytes)
 
 
-def _largest(requested: Resources, types: Mapping[str, Resources]) -> str:
+def _largest(requested: Resources, types: Mapping[str, InstanceType]) -> str:
     """The largest type of the requested kind: the nearest to a request that exceeds all."""
-    alike = {n: has for n, has in types.items() if bool(has.gpus) == bool(requested.gpus)} or types
+    sizes = {name: type_.resources for name, type_ in types.items()}
+    alike = {n: has for n, has in sizes.items() if bool(has.gpus) == bool(requested.gpus)} or sizes
     if not alike:
         return ""
     name, has = max(alike.items(), key=lambda item: _amounts(item[1]))

@@ -14,6 +14,7 @@ from hotplate.platform.controller.planning.ceiling import Ceiling
 from hotplate.platform.controller.planning.instance_types import retired
 from hotplate.platform.controller.planning.tenancy import ISOLATED, Tenancy
 from hotplate.platform.errors import Invalid
+from hotplate.platform.instance_type import InstanceType
 from hotplate.platform.spec.annotations import binary_of
 from hotplate.platform.spec.bento_manifest import entry_service
 from hotplate.platform.spec.service_config import merged
@@ -52,7 +53,7 @@ class WorkloadRules:
 
     resources: Callable[[Mapping[str, Any]], Resources]
     policy: Callable[[Mapping[str, Any], int], Policy]
-    instance_types: Mapping[str, Resources]
+    instance_types: Mapping[str, InstanceType]
     ceiling: Ceiling
     """The most that one replica can have."""
     tenancy: Tenancy = ISOLATED
@@ -239,7 +240,10 @@ def _resources(
     settings: Mapping[str, Any], config: Mapping[str, Any], rules: WorkloadRules
 ) -> Resources:
     if instance_type := settings.get("instance_type"):
-        return rules.instance_types.get(instance_type) or retired(instance_type)
+        offered = rules.instance_types.get(instance_type)
+        named = offered.resources if offered else retired(instance_type)
+        if named is not None:
+            return named
     return rules.resources(config)
 
 
