@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hotplate.platform.spec.deployment_config import STRATEGIES
 from loadtests.harness.verdict import Verdict
 from loadtests.systems.open_load import OpenLoad, open_load
 from loadtests.systems.rolling_load import (
@@ -60,6 +61,9 @@ SCALING = {"min_replicas": 1, "max_replicas": 3, "policy": {"scale_down_stabiliz
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rollouts", type=int, default=20, help="changes of each deployment (20)")
+    parser.add_argument(
+        "--strategy", choices=STRATEGIES, help="the deployment_strategy of all changes (none)"
+    )
     parser.add_argument("--rate", type=float, default=100.0, help="requests/s of one of them (100)")
     parser.add_argument(
         "--only", choices=("kitchen", "rate", "pair"), help="one service, one at a rate, one of two"
@@ -89,6 +93,7 @@ class Wanted:
     version: str = "v1"
     number: int = 0
     least: int = 1
+    strategy: str | None = None
 
     def changed(self, what: str) -> Change:
         if what == "bento":
@@ -99,6 +104,7 @@ class Wanted:
             self.least = 3 - self.least
         settings = {
             "scaling": {**SCALING, "min_replicas": self.least},
+            "deployment_strategy": self.strategy,
             "config_overrides": {"traffic": {"concurrency": self.concurrency}},
         }
         body = {
@@ -119,14 +125,15 @@ async def run(flags: argparse.Namespace, folder: Path) -> Verdict:
             if flags.only != "pair":
                 tags = await _pushed(laptop, rough, "kitchen", KITCHEN)
                 for each in CONCURRENCIES if flags.only != "rate" else ():
-                    wanted = Wanted(tags, ("Kitchen",), each)
+                    wanted = Wanted(tags, ("Kitchen",), each, strategy=flags.strategy)
                     await trial.roll(f"kitchen-{each}", wanted, kitchen_callers)
                 if flags.only != "kitchen":
-                    wanted = Wanted(tags, ("Kitchen",), AT_RATE_SLOTS)
+                    wanted = Wanted(tags, ("Kitchen",), AT_RATE_SLOTS, strategy=flags.strategy)
                     await trial.roll(AT_RATE, wanted, short_caller, flags.rate)
             if flags.only in (None, "pair"):
                 tags = await _pushed(laptop, rough, "pair", PAIR)
-                await trial.roll("pair", Wanted(tags, ("Front", "Back"), 4), pair_callers)
+                wanted = Wanted(tags, ("Front", "Back"), 4, strategy=flags.strategy)
+                await trial.roll("pair", wanted, pair_callers)
         await ForkCount(platform).show(trial.verdict)
         return trial.verdict
     finally:
