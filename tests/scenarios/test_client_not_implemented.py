@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from hotplate.platform.spec import not_offered
@@ -26,16 +24,6 @@ async def test_a_command_prints_what_to_do_instead(laptop: Laptop) -> None:
     printed = await laptop.bentoml("code", ".", fails=True)
     assert not_offered.CODE in printed
     assert "Traceback" not in printed
-
-
-async def test_a_deploy_with_a_canary_prints_what_to_do_instead(
-    laptop: Laptop, kitchen: str
-) -> None:
-    other = {"bento": kitchen, "weight": 10, "services": {}}
-    canary = {"route_type": "random", "versions": {"other": other}}
-    file = laptop.home / "canary.yaml"
-    file.write_text(json.dumps({"name": "canary", "bento": kitchen, "canary": canary}))
-    assert not_offered.CANARY in await laptop.bentoml("deploy", "-f", str(file), fails=True)
 
 
 async def test_a_code_space_prints_what_to_do_instead(laptop: Laptop) -> None:

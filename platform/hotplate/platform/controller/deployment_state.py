@@ -98,6 +98,10 @@ class DeploymentState:
     """Those of two revisions while both serve."""
     answers_of: int = 0
     """The new one of these revisions."""
+    beside_main: AnswerWindow = field(default_factory=AnswerWindow)
+    """Where it is a version of a canary, its answers and those of `main`."""
+    beside_main_of: tuple[str, str] = ("", "")
+    """The revisions of both."""
     shift: Shift | None = None
     """How its roll-out stood at the last step; None where none is under way."""
     targets: Mapping[WorkloadKey, int] = field(default_factory=dict)
@@ -189,7 +193,7 @@ class DeploymentState:
             for replica in route.replicas
             if not replica.draining
         }
-        versions = version_of(new), version_of(old)
+        versions = version_of(self.deployment, new), version_of(self.deployment, old)
         self.answers.look(counted, *versions, both=serve.issuperset(versions))
 
     def keep_only(self, numbers: Collection[int]) -> None:

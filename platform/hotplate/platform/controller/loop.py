@@ -38,11 +38,12 @@ from hotplate.platform.controller.gateways.endpoint_tokens import EndpointTokens
 from hotplate.platform.controller.gateways.route_links import RouteLinks
 from hotplate.platform.controller.interface import NO_SUBSCRIBERS, UNSEEN, Rollout, Subscribers
 from hotplate.platform.controller.metrics import ControllerMetrics
+from hotplate.platform.controller.planning.canary_routes import with_canaries
 from hotplate.platform.controller.planning.instance_types import instance_types
 from hotplate.platform.controller.planning.routing import Addresses, public_name
 from hotplate.platform.controller.planning.workloads import WorkloadRules, least_amounts, notes
 from hotplate.platform.controller.reconciler import RETRY_S, Reconciler
-from hotplate.platform.controller.rollout import rollout_json, rollout_of
+from hotplate.platform.controller.rollout import rollout_json, rollout_of, weigh
 from hotplate.platform.controller.scaling.allocations import usage
 from hotplate.platform.controller.scaling.prometheus import Prometheus
 from hotplate.platform.controller.scaling.query_watch import QueryWatch
@@ -158,7 +159,14 @@ class Controller:
             return {"services": [], "replicas": []}
         replicas = state.mine(self._engine.replicas())
         answers = self.gateways.answers(public_name(state.deployment))
-        return live_json(state, replicas) | {"rollout": rollout_json(state, replicas, answers)}
+        rollout = rollout_json(state, replicas, answers)
+        for version in self.states:
+            if version.deployment.parent_id == deployment_id:
+                own = version.mine(self._engine.replicas())
+                answers = self.gateways.answers(public_name(version.deployment))
+                rollout["versions"] += rollout_json(version, own, answers)["versions"]
+        weigh(rollout["versions"], state.deployment.canary.get("weights", {}))
+        return live_json(state, replicas) | {"rollout": rollout}
 
     def demands(self, deployment_id: int) -> Sequence[DemandRecord]:
         state = self.states.get(deployment_id)
@@ -338,6 +346,9 @@ class Controller:
     def _publish(self) -> None:
         if self._unknown or self._tokens.accepted is None:
             return
-        routes = [route for state in self.states for route in state.routes]
+        routes = with_canaries(
+            [route for state in self.states for route in state.routes],
+            [state.deployment for state in self.states],
+        )
         routes.sort(key=lambda route: route.name)
         self.gateways.publish(routes, self._tokens.accepted)

@@ -21,14 +21,16 @@ from hotplate.platform.controller.loading import Loader
 from hotplate.platform.controller.planning.messages import failed
 from hotplate.platform.controller.planning.observed import Observed, RolloutVerdict
 from hotplate.platform.controller.planning.plan import NextStep, plan
-from hotplate.platform.controller.planning.routing import public_name
+from hotplate.platform.controller.planning.routing import public_name, version_of
 from hotplate.platform.controller.planning.workloads import WorkloadRules
 from hotplate.platform.controller.recommender import GatewayView, Recommender
 from hotplate.platform.controller.resource_requests import resource_requests
+from hotplate.platform.controller.rollouts.comparison import AnswerWindow
 from hotplate.platform.controller.scaling.deciders import Recommendation
 from hotplate.platform.controller.scaling.query_watch import QueryWatch
 from hotplate.platform.log_format import events
 from hotplate.platform.spec.annotations import binary_of
+from hotplate.platform.spec.label_settings import LabelSettings
 from hotplate.platform.store.parts import Store
 from hotplate.platform.store.records import Deployment, RolloutOutcome
 
@@ -87,6 +89,7 @@ class Reconciler:
             self._recorder.asked(state, binary, readings)
         self._count_tasks(state)
         state.follow_answers(self._gateways.answers(public_name(state.deployment)))
+        await self._follow_canary(state, now)
         overdue = state.overdue(replicas, now)
         self._recorder.cut(state, overdue)
         # A grant holds for the instant that it was made from, because the engine makes and stops
@@ -100,6 +103,37 @@ class Reconciler:
         self._recorder.granted(state, granted)
         self._recorder.decided(state, recommended, now)
         await self._conclude(state, step)
+
+    async def _follow_canary(self, state: DeploymentState, now: float) -> None:
+        """Where it is a version beside `main` that answers worse than that, it gets no more."""
+        version, main = state.deployment, self._main_of(state.deployment)
+        if main is None or version.serving is None or main.deployment.serving is None:
+            return
+        pair = (
+            version_of(version, version.serving.number),
+            version_of(main.deployment, main.deployment.serving.number),
+        )
+        if state.beside_main_of != pair:
+            state.beside_main, state.beside_main_of = AnswerWindow(), pair
+        own = self._gateways.answers(public_name(version))
+        others = self._gateways.answers(public_name(main.deployment))
+        counted = {name: {**others.get(name, {}), **answers} for name, answers in own.items()}
+        weight = main.deployment.canary.get("weights", {}).get(version.version, 0)
+        state.beside_main.look(counted, *pair, both=bool(weight))
+        settings = LabelSettings.of(main.deployment.labels)
+        if weight and settings.auto_rollback and (reason := state.beside_main.verdict):
+            await self._store.run(
+                self._store.deployments.stop_version,
+                main.deployment.id,
+                version.version,
+                reason,
+            )
+            state.beside_main_of = ("", "")
+            self._states.mark_stale(main.deployment.id)
+            main.look_by(now)
+
+    def _main_of(self, version: Deployment) -> DeploymentState | None:
+        return None if version.parent_id is None else self._states.get(version.parent_id)
 
     def foresee(self, deployment_ids: Iterable[int]) -> bool:
         """Have what is scarce shared once among all that have their turn now, as far as it is

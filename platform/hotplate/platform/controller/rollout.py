@@ -88,14 +88,14 @@ def _version(
     mine = [r for r in replicas if r.key == key and r.id not in state.draining]
     revision = next((each for each in state.kept() if each.number == number), None)
     return {
-        "version": MAIN,
+        "version": state.deployment.version or MAIN,
         "revision": number,
         "bento": _bento(state, revision, key),
         "weight": WHOLE,
         "share": _share(state, number),
         "wanted": 0 if key is None else state.targets.get(key, 0),
         "ready": sum(r.state is ReplicaState.READY for r in mine),
-        "answers": answer_counts(answers, version_of(number)),
+        "answers": answer_counts(answers, version_of(state.deployment, number)),
     }
 
 
@@ -115,7 +115,16 @@ def _share(state: DeploymentState, number: int) -> float:
         if route.name == public_name(state.deployment):
             for replica in route.replicas:
                 slots[replica.version] += 0 if replica.draining else replica.concurrency
-    return slots[version_of(number)] / slots.total() if slots.total() else 0.0
+    return slots[version_of(state.deployment, number)] / slots.total() if slots.total() else 0.0
+
+
+def weigh(versions: Sequence[dict[str, Any]], weights: Mapping[str, int]) -> None:
+    """Give each version its weight, and its share of all requests instead of that of its own:
+    `main` has what the others leave."""
+    rest = WHOLE - sum(weights.values())
+    for each in versions:
+        each["weight"] = rest if each["version"] == MAIN else weights.get(each["version"], 0)
+        each["share"] *= each["weight"] / WHOLE
 
 
 def answer_counts(answers: Counted, version: str) -> Mapping[str, int]:

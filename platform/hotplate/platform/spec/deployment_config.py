@@ -10,7 +10,7 @@ from hotplate.autoscaler.errors import ScalingInvalid
 from hotplate.platform.errors import Invalid
 from hotplate.platform.spec.bento_manifest import service_names
 from hotplate.platform.spec.fields import Fields, suggestion
-from hotplate.platform.spec.not_offered import CANARY, CODE
+from hotplate.platform.spec.not_offered import CODE
 from hotplate.platform.spec.reason_note import without_reason
 from hotplate.platform.spec.secret_content import secret_names
 from hotplate.platform.spec.service_config import check_overrides, check_service_config, merged
@@ -30,8 +30,6 @@ def deployment_config(
     The same request always gives the same config, and so does a config that is sent back: that
     is how a redeploy without a change is seen. Raises Invalid.
     """
-    if fields.has("canary"):
-        raise Invalid(f"canary: {CANARY}")
     if fields.flag("dev"):
         raise Invalid(f"dev: {CODE}")
     _check_declared(manifest)

@@ -7,8 +7,3 @@ CODE = (
     "'bentoml deploy . -n NAME', and after a change with "
     "'bentoml deployment update NAME --bento .'; 'bentoml serve --reload' tries it on your machine"
 )
-CANARY = (
-    "Hotplate does not offer canary deployments yet: leave the canary out and deploy the other "
-    "version under a name of its own; an update needs none, since the old revision serves until "
-    "the new one is ready"
-)

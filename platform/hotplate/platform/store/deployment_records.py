@@ -47,10 +47,36 @@ def deployment_records(session: Session, rows: Sequence[DeploymentRow]) -> list[
         latest[revision.deployment_id] = revision_record(revision)
         if revision.serving:
             serving[revision.deployment_id] = latest[revision.deployment_id]
-    return [_joined(row, latest[row.id], serving.get(row.id)) for row in rows]
+    versions = _versions(session, [row.id for row in rows if row.canary])
+    return [
+        _joined(row, latest[row.id], serving.get(row.id), versions.get(row.id, ())) for row in rows
+    ]
 
 
-def _joined(row: DeploymentRow, latest: Revision, serving: Revision | None) -> Deployment:
+def _versions(session: Session, deployments: Sequence[int]) -> dict[int, tuple[Deployment, ...]]:
+    """The versions of these deployments' canaries, by deployment."""
+    if not deployments:
+        return {}
+    rows = session.scalars(
+        select(DeploymentRow)
+        .where(
+            DeploymentRow.parent_id.in_(deployments), DeploymentRow.wanted != DesiredState.DELETED
+        )
+        .order_by(DeploymentRow.id)
+    ).all()
+    found: dict[int, tuple[Deployment, ...]] = {}
+    for version in deployment_records(session, rows):
+        if version.parent_id is not None:
+            found[version.parent_id] = (*found.get(version.parent_id, ()), version)
+    return found
+
+
+def _joined(
+    row: DeploymentRow,
+    latest: Revision,
+    serving: Revision | None,
+    versions: tuple[Deployment, ...],
+) -> Deployment:
     return Deployment(
         id=row.id,
         uid=row.uid,
@@ -67,6 +93,9 @@ def _joined(row: DeploymentRow, latest: Revision, serving: Revision | None) -> D
         created_at=row.created_at,
         updated_at=row.updated_at,
         host=row.host,
+        parent_id=row.parent_id,
+        canary=row.canary,
+        versions=versions,
     )
 
 

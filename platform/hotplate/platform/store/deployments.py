@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import delete, exists, func, select, update
 from sqlalchemy.orm import Session
 
-from hotplate.autoscaler.sharing.amounts import NOTHING, Amounts
 from hotplate.platform.errors import Conflict, NotFound
 from hotplate.platform.store.audit import record_audit
+from hotplate.platform.store.canaries import (
+    NO_CANARY,
+    CanaryDraft,
+    RevisionDraft,
+    add_revision,
+    end_version,
+    set_canary,
+    set_weight,
+    versions_of,
+    wake_versions,
+)
 from hotplate.platform.store.config_changes import config_changes
 from hotplate.platform.store.database import Database, StorePart
 from hotplate.platform.store.deployment_ports import AllocatePort, taken_ports
@@ -21,24 +30,11 @@ from hotplate.platform.store.deployment_records import (
     latest_revision,
 )
 from hotplate.platform.store.history import add_event_row
-from hotplate.platform.store.org_secrets import check_named
 from hotplate.platform.store.quotas import reserve
 from hotplate.platform.store.records import Deployment, DesiredState, RolloutOutcome, User
 from hotplate.platform.store.tables import DeploymentRow, OrganizationRow, RevisionRow
 
-
-@dataclass(frozen=True)
-class RevisionDraft:
-    """What a new revision of a deployment shall be."""
-
-    bento_id: int
-    config: Mapping[str, Any]
-    least: Amounts = NOTHING
-    """What the `min_replicas` of its services need, which the organization's quota must permit."""
-    notes: Sequence[tuple[str, str]] = ()
-    """Further events of the roll-out: kind and sentence."""
-    by: str = ""
-    """The name of whoever asks for it."""
+__all__ = ["Deployments", "RevisionDraft"]
 
 
 class Deployments(StorePart):
@@ -55,6 +51,7 @@ class Deployments(StorePart):
         draft: RevisionDraft,
         labels: Sequence[Mapping[str, str]] = (),
         host: str = "",
+        canary: CanaryDraft = NO_CANARY,
     ) -> Deployment:
         """A new deployment with its first revision and its own port. `host`: the name by which the
         client reached the API. Raises Conflict where the name is taken, PortsExhausted,
@@ -80,9 +77,10 @@ class Deployments(StorePart):
             session.flush()
             session.refresh(row)
             reserve(session, row, draft.least)
-            _add_revision(session, row, draft)
             changes = config_changes({}, draft.config)
             record_audit(session, "deployment.create", name, changes)
+            add_revision(session, row, draft)
+            set_canary(session, row, canary, lambda: self._allocate_port(taken_ports(session)))
             created = "Created", f"deployment {name!r} was created"
             return _with_events(session, row, [created, *draft.notes])
 
@@ -95,12 +93,13 @@ class Deployments(StorePart):
         labels: Sequence[Mapping[str, str]] | None,
         force: bool = False,
         host: str = "",
+        canary: CanaryDraft | None = None,
     ) -> tuple[Deployment, bool]:
         """The deployment after the change, and whether a roll-out begins.
 
         A running deployment keeps its revision if the draft changes nothing, unless `force`. One
-        that was terminated or whose last roll-out failed is rolled out again. Labels None =
-        unchanged. Raises NotFound where it was deleted in the meantime, QuotaExceeded.
+        that was terminated or whose last roll-out failed is rolled out again. Labels or canary
+        None = unchanged. Raises NotFound where it was deleted in the meantime, QuotaExceeded.
         """
 
         def change(session: Session) -> tuple[Deployment, bool]:
@@ -113,13 +112,20 @@ class Deployments(StorePart):
             if labels is not None:
                 row.labels = list(labels)
             changes = config_changes(latest.config, draft.config)
+            before = row.canary
+            if canary is not None:
+                set_canary(session, row, canary, lambda: self._allocate_port(taken_ports(session)))
             if same and is_running and not force:
-                if labels is not None:
-                    record_audit(session, "deployment.update", row.name, {"labels": list(labels)})
+                told: dict[str, Any] = {} if labels is None else {"labels": list(labels)}
+                if row.canary != before:
+                    told["canary"] = row.canary.get("weights", {})
+                if told:
+                    record_audit(session, "deployment.update", row.name, told)
                 return deployment_record(session, row), False
-            number = _add_revision(session, row, draft)
+            number = add_revision(session, row, draft)
             changes |= {"revision": number, "bento_id": draft.bento_id}
             record_audit(session, "deployment.update", row.name, changes)
+            wake_versions(session, row)
             row.wanted, row.status, row.reason = DesiredState.RUNNING, "deploying", ""
             row.host = host or row.host
             updated = "Updated", f"revision {number} was requested"
@@ -135,6 +141,8 @@ class Deployments(StorePart):
                 row.wanted, row.status, row.reason = DesiredState.TERMINATED, "terminating", ""
                 add_event_row(session, row.id, "Terminated", "its replicas will be stopped")
                 record_audit(session, "deployment.terminate", row.name)
+            for child in versions_of(session, row.id):
+                child.wanted, child.status = DesiredState.TERMINATED, "terminating"
             return deployment_record(session, row)
 
     def delete(self, deployment_id: int) -> Deployment:
@@ -144,7 +152,24 @@ class Deployments(StorePart):
             row.wanted, row.status, row.reason = DesiredState.DELETED, "terminating", ""
             add_event_row(session, row.id, "Deleted", "it will be torn down")
             record_audit(session, "deployment.delete", row.name)
+            for child in versions_of(session, row.id):
+                end_version(session, child)
             return deployment_record(session, row)
+
+    def stop_version(self, deployment_id: int, version: str, reason: str) -> None:
+        """A version of a canary gets no requests any longer, for a reason that its event says."""
+        with self._database.session() as session:
+            row = session.get(DeploymentRow, deployment_id)
+            if row is not None and row.canary.get("weights", {}).get(version):
+                set_weight(session, row, version, 0)
+                event = f"version {version!r} of the canary gets no requests any longer: {reason}"
+                add_event_row(session, row.id, "CanaryStopped", event)
+
+    def versions(self, deployment_id: int) -> list[int]:
+        """The ids of all versions of a deployment's canary, those that are being torn down too."""
+        with self._database.session() as session:
+            query = select(DeploymentRow.id).where(DeploymentRow.parent_id == deployment_id)
+            return list(session.scalars(query))
 
     def find(self, organization_id: int, name: str) -> Deployment:
         """The deployment of that name. Raises NotFound, also for one that is being torn down."""
@@ -175,6 +200,7 @@ class Deployments(StorePart):
                 .where(
                     DeploymentRow.organization_id == organization_id,
                     DeploymentRow.wanted != DesiredState.DELETED,
+                    DeploymentRow.parent_id.is_(None),
                 )
                 .order_by(DeploymentRow.id.desc())
             )
@@ -223,6 +249,7 @@ def _by_name(session: Session, organization_id: int, name: str) -> DeploymentRow
             DeploymentRow.organization_id == organization_id,
             DeploymentRow.name == name,
             DeploymentRow.wanted != DesiredState.DELETED,
+            DeploymentRow.parent_id.is_(None),
         )
     )
 
@@ -241,26 +268,3 @@ def _with_events(
     for event in events:
         add_event_row(session, row.id, *event)
     return deployment_record(session, row)
-
-
-def _add_revision(session: Session, row: DeploymentRow, draft: RevisionDraft) -> int:
-    check_named(session, row.organization_id, draft.config)
-    # Numbers go on per name, so that replicas of a deleted deployment are not taken for ours.
-    newest = session.scalar(
-        select(func.max(RevisionRow.number))
-        .join(DeploymentRow, RevisionRow.deployment_id == DeploymentRow.id)
-        .where(DeploymentRow.organization_id == row.organization_id, DeploymentRow.name == row.name)
-    )
-    number = (newest or 0) + 1
-    session.add(
-        RevisionRow(
-            deployment_id=row.id,
-            number=number,
-            config=dict(draft.config),
-            bento_id=draft.bento_id,
-            outcome=RolloutOutcome.DEPLOYING,
-            by=draft.by,
-        )
-    )
-    session.flush()
-    return number

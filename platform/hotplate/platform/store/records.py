@@ -10,6 +10,7 @@ from typing import Any
 
 from hotplate.platform.spec.secret_content import SecretContent
 from hotplate.serving.gateway.protocol.priority import USUAL_PRIORITY
+from hotplate.serving.gateway.protocol.routes import VERSION
 
 
 class Kind(StrEnum):
@@ -250,6 +251,17 @@ class Deployment:
     updated_at: datetime
     host: str = ""
     """By which whoever asked for its latest revision has reached the API; empty = not known."""
+    parent_id: int | None = None
+    """The deployment of which it is a version."""
+    canary: Mapping[str, Any] = field(default_factory=dict)
+    """`route_type`, `route_by`, `weights` and `parts` by version; empty = it has no canary."""
+    versions: tuple[Deployment, ...] = ()
+    """The versions of its canary."""
+
+    @property
+    def version(self) -> str:
+        """Its id, where it is a version of another deployment's canary; else empty."""
+        return self.name.partition(VERSION)[2]
 
 
 @dataclass(frozen=True)

@@ -304,6 +304,10 @@ class DeploymentRow(Table):
     least: Mapped[dict[str, Any]] = mapped_column(default=dict)
     """What its `min_replicas` take of its organization's quota, by resource."""
     host: Mapped[str] = mapped_column(default="")
+    parent_id: Mapped[int | None] = mapped_column(index=True)
+    """The deployment of which it is a version, where that has a canary. It may be gone already."""
+    canary: Mapped[dict[str, Any]] = mapped_column(default=dict)
+    """How requests are chosen for its versions (`store/canaries.py`); empty = there are none."""
     created_at: Mapped[datetime] = mapped_column(default=utc_now)
     updated_at: Mapped[datetime] = mapped_column(default=utc_now, onupdate=utc_now)
     organization: Mapped[OrganizationRow] = relationship(lazy="joined", innerjoin=True)

@@ -33,11 +33,13 @@ from hotplate.platform.errors import NotImplementedYet
 from hotplate.platform.log_format import events
 from hotplate.platform.processes.ports import is_everywhere
 from hotplate.platform.spec.annotations import check_annotations
+from hotplate.platform.spec.canary_fields import canary_fields
 from hotplate.platform.spec.deployment_config import deployment_config
 from hotplate.platform.spec.fields import Fields
 from hotplate.platform.spec.label_settings import check_label_settings
 from hotplate.platform.spec.names import check_deployment_name, invent_deployment_name
 from hotplate.platform.spec.not_offered import CODE
+from hotplate.platform.store.canaries import NO_CANARY, CanaryDraft
 from hotplate.platform.store.deployments import Deployments, RevisionDraft
 from hotplate.platform.store.records import Artifact, Deployment, User
 
@@ -94,8 +96,9 @@ class DeploymentRoutes:
             self._draft(bento, config, labels, caller(request)),
             labels,
             host=request.url.host or "",
+            canary=await self._canary(request, fields, config, labels),
         )
-        return self._rolled_out(request, deployment)
+        return await self._rolled_out(request, deployment)
 
     async def update(self, request: web.Request) -> web.Response:
         """The whole config anew; it starts a terminated deployment. Labels null = unchanged."""
@@ -105,19 +108,19 @@ class DeploymentRoutes:
         bento = await self._source.bento(organization(request), fields.text("bento"))
         config = deployment_config(fields, bento.manifest, self._instance_types())
         labels = _checked_labels(fields) if fields.has("labels") else None
+        kept = deployment.labels if labels is None else labels
         deployment, begins = await self._deployments.run(
             self._deployments.update,
             deployment.id,
-            self._draft(
-                bento, config, deployment.labels if labels is None else labels, caller(request)
-            ),
+            self._draft(bento, config, kept, caller(request)),
             labels,
             host=request.url.host or "",
+            canary=await self._canary(request, fields, config, kept),
         )
         if not begins:
-            self._controller.poke(deployment.id)
+            await self._poke(deployment)
             return self._answer(request, deployment)
-        return self._rolled_out(request, deployment)
+        return await self._rolled_out(request, deployment)
 
     async def roll_out_again(self, request: web.Request) -> web.Response:
         """The same bento and config as a new revision: replicas are replaced one by one."""
@@ -132,7 +135,32 @@ class DeploymentRoutes:
             force=True,
             host=request.url.host or "",
         )
-        return self._rolled_out(request, deployment)
+        return await self._rolled_out(request, deployment)
+
+    async def _canary(
+        self,
+        request: web.Request,
+        fields: Fields,
+        main: Mapping[str, Any],
+        labels: Sequence[Mapping[str, str]],
+    ) -> CanaryDraft:
+        """The versions that are asked for beside `main`, whose config that is."""
+        asked = canary_fields(fields)
+        if asked is None:
+            return NO_CANARY
+        drafts = {}
+        for name, version in asked.versions.items():
+            bento = await self._source.bento(organization(request), version.text("bento"))
+            config = deployment_config(version, bento.manifest, self._instance_types())
+            config |= {"access_authorization": main["access_authorization"]}
+            drafts[name] = self._draft(bento, config, labels, caller(request))
+        return CanaryDraft(drafts, asked.weights, asked.route_type, asked.route_by)
+
+    async def _poke(self, deployment: Deployment) -> None:
+        """Have the controller look at it, and at all versions of its canary."""
+        self._controller.poke(deployment.id)
+        for version in await self._deployments.run(self._deployments.versions, deployment.id):
+            self._controller.poke(version)
 
     def _draft(
         self,
@@ -149,7 +177,7 @@ class DeploymentRoutes:
         deployment = await self._deployments.run(self._deployments.terminate, deployment.id)
         events.info("%s: it is terminated, and its replicas are stopped", deployment.name)
         self._watchers.forget(deployment.id)
-        self._controller.poke(deployment.id)
+        await self._poke(deployment)
         return self._answer(request, deployment)
 
     async def delete(self, request: web.Request) -> web.Response:
@@ -158,7 +186,7 @@ class DeploymentRoutes:
         deployment = await self._deployments.run(self._deployments.delete, deployment.id)
         events.info("%s: it is deleted, and its replicas are stopped", deployment.name)
         self._watchers.forget(deployment.id)
-        self._controller.poke(deployment.id)
+        await self._poke(deployment)
         return self._answer(request, deployment)
 
     async def get(self, request: web.Request) -> web.Response:
@@ -187,7 +215,7 @@ class DeploymentRoutes:
         items = [self._view(origin, deployment) for deployment in shown]
         return web.json_response(views.listed(items, start, len(found)))
 
-    def _rolled_out(self, request: web.Request, deployment: Deployment) -> web.Response:
+    async def _rolled_out(self, request: web.Request, deployment: Deployment) -> web.Response:
         """The answer to what began a roll-out; it does not wait for it."""
         latest = deployment.latest
         events.info(
@@ -197,7 +225,7 @@ class DeploymentRoutes:
             latest.bento.tag,
         )
         self._watchers.begun(deployment.id)
-        self._controller.poke(deployment.id)
+        await self._poke(deployment)
         return self._answer(request, deployment)
 
     def _answer(

@@ -24,6 +24,7 @@ from hotplate.platform.store.records import (
     Token,
     User,
 )
+from hotplate.serving.gateway.protocol.version_shares import MAIN
 
 Json = dict[str, Any]
 
@@ -161,9 +162,22 @@ def deployment(deployment: Deployment, origin: str, cluster_name: str) -> Json:
         "creator": user(deployment.creator),
         "cluster": cluster(cluster_name, deployment),
         "latest_revision": revision(deployment.latest, deployment),
-        "manifest": {"dev": False},
+        "manifest": _manifest(deployment),
         "urls": [deployment_url(deployment, origin)],
     }
+
+
+def _manifest(deployment: Deployment) -> Json:
+    """With a canary, how requests are chosen: the client looks up the weight of each target."""
+    if not deployment.canary:
+        return {"dev": False}
+    weights = deployment.canary["weights"]
+    routing = {
+        "route_type": deployment.canary["route_type"],
+        "route_by": deployment.canary["route_by"] or None,
+        "weights": {MAIN: 100 - sum(weights.values()), **weights},
+    }
+    return {"dev": False, "routing": routing}
 
 
 def origin_of(scheme: str, host: str) -> str:
@@ -183,10 +197,21 @@ def revision(revision: Revision, deployment: Deployment) -> Json:
     head = _resource(
         "deployment_revision", revision.uid, name, revision.created_at, revision.created_at
     )
-    target = _resource(
-        "deployment_target", revision.uid, "main", revision.created_at, revision.created_at
+    targets = [_target(revision, deployment, MAIN)]
+    if revision == deployment.latest:
+        targets += [_target(each.latest, each, each.version) for each in deployment.versions]
+    return head | {
+        "creator": user(deployment.creator),
+        "status": "inactive" if revision.outcome is RolloutOutcome.FAILED else "active",
+        "targets": targets,
+    }
+
+
+def _target(revision: Revision, deployment: Deployment, name: str) -> Json:
+    head = _resource(
+        "deployment_target", revision.uid, name, revision.created_at, revision.created_at
     )
-    target |= {
+    return head | {
         "creator": user(deployment.creator),
         "config": {
             **revision.config,
@@ -195,11 +220,6 @@ def revision(revision: Revision, deployment: Deployment) -> Json:
             "canary": None,
         },
         "bento": artifact(revision.bento),
-    }
-    return head | {
-        "creator": user(deployment.creator),
-        "status": "inactive" if revision.outcome is RolloutOutcome.FAILED else "active",
-        "targets": [target],
     }
 
 

@@ -24,6 +24,7 @@ from hotplate.platform.controller.planning.turnovers import phase_of, strategy_o
 from hotplate.platform.errors import Conflict, Invalid, NotFound
 from hotplate.platform.log_format import events
 from hotplate.platform.spec.fields import Fields
+from hotplate.platform.store.canaries import NO_CANARY, CanaryDraft
 from hotplate.platform.store.parts import Store
 from hotplate.platform.store.records import (
     Deployment,
@@ -82,7 +83,9 @@ class RolloutRoutes:
                 f"bentoml deployment update {deployment.name}"
             )
         await self._actions[action](request, deployment, fields)
-        self._controller.poke(deployment.id)
+        versions = await self._store.run(self._store.deployments.versions, deployment.id)
+        for each in (deployment.id, *versions):
+            self._controller.poke(each)
         return await self._answer(await named_deployment(self._store.deployments, request))
 
     async def revisions(self, request: web.Request) -> web.Response:
@@ -136,15 +139,26 @@ class RolloutRoutes:
     async def _restart(self, request: web.Request, deployment: Deployment, fields: Fields) -> None:
         await self._roll_out(request, deployment, deployment.latest)
 
-    async def _roll_out(self, request: web.Request, deployment: Deployment, like: Revision) -> None:
-        """A new revision with the bento and config of another one."""
+    async def _roll_out(
+        self,
+        request: web.Request,
+        deployment: Deployment,
+        like: Revision,
+        canary: CanaryDraft | None = None,
+    ) -> None:
+        """A new revision with the bento and config of another one; a canary None stays."""
         await self._controller.admit(organization(request).name)
         bento = await self._source.bento(organization(request), like.bento.tag)
         draft = revision_draft(
             self._controller, bento, like.config, deployment.labels, caller(request)
         )
         after, _ = await self._store.run(
-            self._store.deployments.update, deployment.id, draft, None, force=True
+            self._store.deployments.update,
+            deployment.id,
+            draft,
+            None,
+            force=True,
+            canary=canary,
         )
         events.info(
             "%s: revision %d is deployed as revision %d was, with bento %s",
@@ -193,11 +207,16 @@ class RolloutRoutes:
             raise Conflict(f"the roll-out of revision {latest.number} has just ended")
 
     async def _promote(self, request: web.Request, deployment: Deployment, fields: Fields) -> None:
-        version = fields.text("version")
-        raise Conflict(
-            f"deployment {deployment.name!r} has no canary, so version {version!r:.80} cannot be "
-            "promoted"
-        )
+        asked = fields.text("version")
+        version = next((each for each in deployment.versions if each.version == asked), None)
+        if version is None:
+            ids = ", ".join(each.version for each in deployment.versions)
+            there = f"its versions are {ids}" if ids else "it has no canary"
+            raise Conflict(
+                f"version {asked!r:.80} of deployment {deployment.name!r} cannot be promoted: "
+                f"{there}"
+            )
+        await self._roll_out(request, deployment, version.latest, NO_CANARY)
 
 
 def _under_way(deployment: Deployment) -> Revision:

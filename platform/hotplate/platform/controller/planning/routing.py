@@ -38,9 +38,9 @@ def public_name(deployment: Deployment) -> str:
     return f"{deployment.organization.name}/{deployment.name}"
 
 
-def version_of(number: int) -> str:
-    """What gateways count the answers of a revision of `main` by."""
-    return f"{MAIN}@{number}"
+def version_of(deployment: Deployment, number: int) -> str:
+    """What gateways count the answers of a revision of a deployment, or of a version, by."""
+    return f"{deployment.version or MAIN}@{number}"
 
 
 def active_revision(deployment: Deployment) -> Revision:
@@ -100,8 +100,8 @@ def _public(
     rules = (config.get("http") or {}).get("cors") or {}
     return Route(
         name=public_name(deployment),
-        host=addresses.public_host,
-        port=deployment.port,
+        host="" if deployment.version else addresses.public_host,
+        port=0 if deployment.version else deployment.port,
         replicas=replicas,
         slots_from=slots.of(service).source_text,
         timeout_s=service.timeout_s,
@@ -141,7 +141,14 @@ def _entry_replicas(
                 if _does_the_work_of(r, service, services, active)
                 and (r.id in draining or (serves and r.key.revision == number))
             ]
-            found += _replica_routes(service, mine, draining, slots, entry=True)
+            found += [
+                replace(route, version=version_of(deployment, r.key.revision))
+                for r, route in zip(
+                    sorted(mine, key=lambda r: r.id),
+                    _replica_routes(service, mine, draining, slots),
+                    strict=True,
+                )
+            ]
     return tuple(sorted(found, key=lambda entry: entry.id))
 
 
@@ -216,8 +223,6 @@ def _replica_routes(
     replicas: Sequence[Replica],
     draining: frozenset[str],
     slots: SlotSource,
-    *,
-    entry: bool = False,
 ) -> tuple[ReplicaRoute, ...]:
     found = slots.of(service)
     return tuple(
@@ -229,7 +234,6 @@ def _replica_routes(
             worker=True,
             learns=found.learns,
             least=found.least,
-            version=version_of(r.key.revision) if entry else "",
         )
         for r in sorted(replicas, key=lambda r: r.id)
     )
