@@ -13,6 +13,9 @@ from hotplate.platform.commands.flags import gateway_limits
 from hotplate.platform.errors import AlreadyRunning, BadSetting
 from hotplate.platform.processes.data_dir import DataDir
 from hotplate.platform.settings import Cpus, PlatformSettings, load
+from hotplate.serving.gateway import compiled
+from hotplate.serving.gateway.fleet import discovery
+from hotplate.serving.gateway.limits import Limits
 
 
 def loaded(tmp_path: Path, text: str = "", **others: object) -> PlatformSettings:
@@ -215,3 +218,10 @@ def test_the_gateways_limits_have_a_table_of_their_own(
         file.write_text(f"[gateway]\n{text}")
         with pytest.raises(BadSetting, match=re.escape(said)):
             gateway_limits(file)
+
+
+def test_what_a_gateway_reads_by_itself_is_no_unknown_setting(tmp_path: Path) -> None:
+    environ = {discovery.SETTING: str(tmp_path), compiled.SETTING: "false"}
+    assert environ.keys() == module.READ_ELSEWHERE
+    limits = load(Limits, "gateway", flags={}, environ=environ, file=tmp_path / "none.toml")
+    assert limits == Limits()

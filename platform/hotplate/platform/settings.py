@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 LONGEST_S = 3_000_000_000
 """95 years; so long ago is still a date, which infinity is not."""
 TABLES = ("platform", "standby", "gateway", "instance_types")
+READ_ELSEWHERE = frozenset({"HOTPLATE_GATEWAY__COMPILED", "HOTPLATE_GATEWAY__MEETING"})
+"""Variables that a gateway reads before it has settings; no file has them."""
 _KINDS = {int: "a whole number", float: "a number", str: "a text"}
 S = TypeVar("S", bound="DataclassInstance")
 
@@ -216,7 +218,7 @@ def load(
         values[known(key, names, f"{file}: [{table}] {key}")] = value
     prefix = f"HOTPLATE_{table.upper()}__"
     for key, value in environ.items():
-        if key.startswith(prefix):
+        if key.startswith(prefix) and key not in READ_ELSEWHERE:
             values[known(key.removeprefix(prefix).lower(), names, key)] = value
     values |= {key: value for key, value in flags.items() if value is not None}
     return overlaid(cls(), values, table)
