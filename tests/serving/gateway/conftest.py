@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 import uvloop
 
+from hotplate.serving.gateway.fleet.discovery import SETTING
 from tests.support.gateway.control_planes import ControlPlane
 from tests.support.gateway.kitchen import Kitchen
 from tests.support.patience import PATIENCE_S
@@ -50,6 +51,15 @@ def _limited(test: Callable[..., Any]) -> Callable[..., Any]:
             await test(**fixtures)
 
     return limited
+
+
+@pytest.fixture(scope="session", autouse=True)
+def meeting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Gateways of other tests, which run beside this one, are of other fleets: all tests have one
+    token for their control planes, and many one name for their deployment."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(SETTING, str(tmp_path_factory.mktemp("meeting")))
+        yield
 
 
 @pytest.fixture
