@@ -149,5 +149,7 @@ def test_names_in_a_config_are_those_of_the_deployment_and_of_its_canary() -> No
     assert named({}) == set()
     assert secret_names(Fields({"secrets": ["a", "b", "a"]})) == ["a", "b"]
     assert secret_names(Fields({"secrets": None})) == []
+    with pytest.raises(Invalid, match=r"secrets: 101 are too many for one deployment"):
+        secret_names(Fields({"secrets": ["a"] * 101}))
     with pytest.raises(Invalid, match=r"secrets\[1\]: '../a' is not a name"):
         secret_names(Fields({"secrets": ["b", "../a"]}))

@@ -25,6 +25,8 @@ VARIABLES_MAX_BYTES = 256 << 10
 """Of the variables of all secrets of one deployment: beside those of the bento, the deployment and
 the service, which `spec/variables.py` limits, they fit into what Linux gives a process."""
 ITEMS_MAX = 200
+SECRETS_MAX = 100
+"""Of one deployment."""
 PATH_MAX_BYTES, PART_MAX_BYTES = 1024, 255
 """Of a file below the home, as Linux's PATH_MAX leaves room for the home; and its NAME_MAX."""
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
@@ -134,8 +136,13 @@ def named(config: Mapping[str, Any]) -> set[str]:
 def secret_names(fields: Fields) -> list[str]:
     """The list `secrets` of a deployment's config; a name that is there twice counts once. Raises
     Invalid."""
-    path = fields.at("secrets")
-    names = [secret_name(f"{path}[{n}]", name) for n, name in enumerate(fields.texts("secrets"))]
+    path, given = fields.at("secrets"), fields.texts("secrets")
+    if len(given) > SECRETS_MAX:
+        raise Invalid(
+            f"{path}: {len(given)} are too many for one deployment ({SECRETS_MAX} at most); put "
+            "more keys into each"
+        )
+    names = [secret_name(f"{path}[{n}]", name) for n, name in enumerate(given)]
     return list(dict.fromkeys(names))
 
 

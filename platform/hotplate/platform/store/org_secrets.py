@@ -79,18 +79,20 @@ class Secrets(StorePart):
             return self._database.settle_races(add)
 
     def change(
-        self, tenant: int, name: str, content: SecretContent, description: str | None
+        self, tenant: int, name: str, content: SecretContent | None, description: str | None
     ) -> Secret:
-        """Another content; an item without a value keeps its own, and so does a description that is
-        None. Replicas that start from now on get it. Raises NotFound, Invalid."""
+        """Another content; an item without a value keeps its own, and what is None stays as it is.
+        Replicas that start from now on get it. Raises NotFound, Invalid."""
         with self._keys.held(), self._database.session() as session:
             row = _existing(session, tenant, name)
+            if description is not None:
+                row.description, row.updated_at = description, utc_now()
+            if content is None:
+                return _records(session, [row])[0]
             if row.type != content.type and any(item.value is None for item in content.items):
                 raise Invalid("content.items: with another type each of them needs its value")
             row.type, row.stage, row.path = content.type, content.stage, content.path
             row.updated_at = utc_now()
-            if description is not None:
-                row.description = description
             self._put_values(session, row, content)
             record_audit(session, "secret.update", name, _told(content))
             for deployment, config in _in_use(session, tenant):

@@ -75,7 +75,7 @@ class SecretRoutes:
         value keeps its own. Raises NotFound."""
         tenant, name = organization(request).id, self._named(request)
         fields = (await body(request)).hiding()
-        content = secret_content(fields.fields("content"))
+        content = secret_content(fields.fields("content")) if fields.has("content") else None
         return self._answer(
             await self._secrets.run(
                 self._secrets.change, tenant, name, content, _description(fields)
