@@ -49,6 +49,7 @@ from hotplate.platform.store.records import Kind
 log = logging.getLogger("hotplate.api")
 
 UNPACKING = web.AppKey("unpacking", Unpacking)
+AUTH = web.AppKey("auth", Auth)
 
 
 def make_app(
@@ -70,6 +71,7 @@ def make_app(
     )
     app[BODY_S] = settings.body_s
     app[UNPACKING] = unpacking
+    app[AUTH] = auth
     app.add_routes(auth.routes())
     app.add_routes(document.routes())
     app.add_routes(transfers.routes())

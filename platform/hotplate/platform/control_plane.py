@@ -31,10 +31,11 @@ from hotplate.platform.api.hotplate.overview import OverviewRoutes
 from hotplate.platform.api.hotplate.standbys import StandbyRoutes
 from hotplate.platform.api.internal.docs import DocsRoutes
 from hotplate.platform.api.internal.guarded import InternalRoutes
+from hotplate.platform.api.internal.metrics import MetricsRoutes
 from hotplate.platform.api.internal.tasks import TaskRoutes
 from hotplate.platform.api.web.listener import ApiListener
 from hotplate.platform.api.web.settings import ApiSettings
-from hotplate.platform.application import UNPACKING, make_app
+from hotplate.platform.application import AUTH, UNPACKING, make_app
 from hotplate.platform.controller.gateways.task_links import TaskLinks
 from hotplate.platform.controller.interface import Subscribers
 from hotplate.platform.controller.loop import Controller
@@ -56,13 +57,14 @@ from hotplate.platform.processes.leftovers import end_builds
 from hotplate.platform.processes.ports import is_everywhere, is_free
 from hotplate.platform.processes.role_state import role_states
 from hotplate.platform.settings import PlatformSettings
-from hotplate.platform.spec.scopes import API, ENDPOINT
+from hotplate.platform.spec.scopes import API, ENDPOINT, METRICS
 from hotplate.platform.store.database import Database
 from hotplate.platform.store.identities import ADMIN, ORGANIZATION
 from hotplate.platform.store.org_secrets import encrypt_anew
 from hotplate.platform.store.parts import Store
 from hotplate.platform.store.replica_secrets import StoredSecrets
 from hotplate.platform.store.tokens import CALLERS
+from hotplate.platform.store.tokens import METRICS as METRICS_TOKEN
 from hotplate.platform.upkeep.audit_sweep import forget_old
 from hotplate.platform.upkeep.checks import checks
 from hotplate.platform.upkeep.health import HealthMonitor, disks_of
@@ -115,6 +117,7 @@ async def serve(
     store.organizations.finish_deletions()
     keep_token(store, ADMIN, data.secret("admin-token"), API)
     keep_token(store, CALLERS, data.secret("endpoint-token"), ENDPOINT)
+    keep_token(store, METRICS_TOKEN, data.secret("metrics-token"), METRICS)
     hubs = Hubs(settings.model_endpoints, own_hub(environ))
     secrets = StoredSecrets(store.secrets)
     node = await local_node(settings, standby, data, blobs, agent, hubs, environ, secrets)
@@ -174,8 +177,14 @@ async def serve(
         ).routes()
     )
     app.add_routes(desk.routes())
-    metrics_token = data.secret("metrics-token") if settings.metrics_need_token else None
-    internal = InternalRoutes(data.secret("cluster-token"), metrics_token, registry)
+    metrics = MetricsRoutes(
+        data.secret("cluster-token"),
+        app[AUTH].admit_bearer,
+        registry,
+        open_to_all=not settings.metrics_need_token,
+    )
+    app.add_routes(metrics.routes())
+    internal = InternalRoutes(data.secret("cluster-token"))
     app.add_routes(
         internal.routes(
             gateway=controller.gateways.handle,

@@ -103,13 +103,24 @@ class Auth:
     async def admit(self, request: web.Request) -> Access:
         """Note who calls. Raises Unauthorized, TooManyTries, Forbidden and NotFound."""
         if request.headers.get(TOKEN_HEADER) or COOKIE not in request.cookies:
-            found = await self._by_token(request)
+            found = await self._by_token(request, request.headers.get(TOKEN_HEADER, ""))
         else:
             found = await self._by_sign_in(request)
         request[ACCESS] = found = await self._acting(request, found)
         user, actor = found.user, ACTOR.get() or Actor()
         ACTOR.set(
             replace(actor, name=user.name, token=found.token, organization=user.organization.name)
+        )
+        return found
+
+    async def admit_bearer(self, request: web.Request) -> Access:
+        """Who calls with a token that may also come as `Authorization: Bearer`, as programs send
+        it that are not ours. Raises as `admit` does."""
+        kind, _, secret = request.headers.get("Authorization", "").partition(" ")
+        if kind.lower() != "bearer" or request.headers.get(TOKEN_HEADER):
+            secret = request.headers.get(TOKEN_HEADER, "")
+        request[ACCESS] = found = await self._acting(
+            request, await self._by_token(request, secret.strip())
         )
         return found
 
@@ -135,8 +146,7 @@ class Auth:
             raise Forbidden(f"{request.path}: nobody may call this")
         check(request[ACCESS], needed)
 
-    async def _by_token(self, request: web.Request) -> Access:
-        secret = request.headers.get(TOKEN_HEADER, "")
+    async def _by_token(self, request: web.Request, secret: str) -> Access:
         if not secret:
             raise Unauthorized(f"the header {TOKEN_HEADER} with an API token is missing")
         token = await self.token(secret)

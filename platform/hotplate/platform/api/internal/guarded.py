@@ -1,4 +1,4 @@
-"""What the platform's own processes call, with the cluster's token; and the metrics."""
+"""What the platform's own processes call, with the cluster's token."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
 from aiohttp import web
-from prometheus_client import CollectorRegistry, generate_latest
 
 from hotplate.machine.access.bearer import TokenCheck
 from hotplate.platform.errors import Unauthorized
@@ -16,10 +15,8 @@ if TYPE_CHECKING:
 
 
 class InternalRoutes:
-    def __init__(self, token: str, metrics_token: str | None, registry: CollectorRegistry) -> None:
-        """`metrics_token` is good for `/metrics` beside the cluster's; None: anybody may read."""
-        self._check = TokenCheck(token, metrics_token)
-        self._registry = registry
+    def __init__(self, token: str) -> None:
+        self._check = TokenCheck(token)
 
     def routes(
         self,
@@ -36,10 +33,7 @@ class InternalRoutes:
 
         guarded = [web.get("/internal/gateway", gateway), *others]
         guarded.append(web.post("/internal/shutdown", stop))
-        return [
-            web.get("/metrics", self.metrics),
-            *(web.route(each.method, each.path, self._guarded(each.handler)) for each in guarded),
-        ]
+        return [web.route(each.method, each.path, self._guarded(each.handler)) for each in guarded]
 
     def _guarded(self, handler: Handler) -> Handler:
         async def answer(request: web.Request) -> web.StreamResponse:
@@ -48,11 +42,3 @@ class InternalRoutes:
             return await handler(request)
 
         return answer
-
-    async def metrics(self, request: web.Request) -> web.Response:
-        if not self._check.admits(request):
-            raise Unauthorized(
-                "metrics need the token that is in metrics-token of the data directory: send "
-                "'Authorization: Bearer <token>'"
-            )
-        return web.Response(body=generate_latest(self._registry), content_type="text/plain")

@@ -99,7 +99,7 @@ NEEDS: dict[str, tuple[Need, Need]] = {
 
 DOWNLOAD = "/presign_download_url"
 """The end of paths that the client PATCHes to read."""
-OF_METRICS = Need(METRICS)
+OF_METRICS = Need(METRICS, MemberRole.DEVELOPER)
 
 
 def need(method: str, path: str) -> Need | None:
