@@ -13,6 +13,7 @@ from aiohttp import ClientError, ClientSession
 
 from hotplate.cache.store.blobs import BlobStore
 from hotplate.cache.tarballs import archive
+from hotplate.platform.store.audit import AuditFilter
 from hotplate.platform.store.database import Database
 from hotplate.platform.store.parts import Store
 from hotplate.platform.store.records import Kind
@@ -71,6 +72,21 @@ async def push_on(http: ClientSession, writer: str, acknowledge: Callable[[str],
             number += 1
     except (ClientError, ConnectionError):
         return
+
+
+async def test_a_change_that_was_answered_has_its_line_after_a_kill(tmp_path: Path) -> None:
+    """The server is killed as soon as it has answered; neither is there without the other."""
+    made: list[str] = []
+    for number in range(3):
+        async with serving(tmp_path) as (server, http):
+            for name in (f"a{number}", f"b{number}"):
+                await call(http, "POST", "/api/v1/bento_repositories", {"name": name})
+                made.append(name)
+            server.kill()
+    store = Store(Database(f"sqlite:///{tmp_path}/hotplate.db"))
+    found, _ = store.audit.page(AuditFilter(action="bento_repository.create"), 100)
+    assert [line.object for line in reversed(found)] == made
+    store.close()
 
 
 async def push(http: ClientSession, name: str) -> None:

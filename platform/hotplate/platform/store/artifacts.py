@@ -49,6 +49,7 @@ class Artifacts(StorePart):
                 )
                 session.add(row)
                 session.flush()
+                record_audit(session, f"{kind}_repository.create", name)
             return repository_record(row)
 
         return self._database.settle_races(find_or_add)

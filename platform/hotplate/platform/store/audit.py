@@ -97,11 +97,17 @@ class Audit(StorePart):
     """The lines of all organizations."""
 
     def refuse(
-        self, actor: Actor, action: str, object_name: str, changes: Mapping[str, Any]
+        self,
+        actor: Actor,
+        action: str,
+        object_name: str,
+        changes: Mapping[str, Any],
+        count: int = 1,
     ) -> int:
-        """Records a refused try; the id of its line."""
+        """Records a try that was refused, or some that are alike; the id of the line."""
         with self._database.session() as session:
             row = _row(actor, action, object_name, REFUSED, changes, actor.organization)
+            row.count = count
             session.add(row)
             session.flush()
             return row.id
@@ -144,12 +150,18 @@ def _row(
         token=actor.token,
         organization=organization,
         action=action,
-        object=object_name[:TEXT_CHARACTERS].replace("\x00", ""),
+        object=_text(object_name),
         outcome=outcome,
         address=actor.address,
-        request_id=actor.request_id[:TEXT_CHARACTERS],
+        request_id=_text(actor.request_id),
         changes=dict(changes),
     )
+
+
+def _text(given: str) -> str:
+    """What a caller has sent, so that every database keeps it: any bytes may come."""
+    clean = given[:TEXT_CHARACTERS].encode(errors="replace").decode()
+    return clean.replace("\x00", "?")
 
 
 def _conditions(wanted: AuditFilter) -> list[ColumnElement[bool]]:

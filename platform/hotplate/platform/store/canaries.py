@@ -37,6 +37,8 @@ class RevisionDraft:
     """Further events of the roll-out: kind and sentence."""
     by: str = ""
     """The name of whoever asks for it."""
+    action: str = "deployment.update"
+    """As what the audit tells it, unless it is the first."""
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ from hotplate.platform.store.deployment_records import (
 from hotplate.platform.store.history import add_event_row
 from hotplate.platform.store.quotas import reserve
 from hotplate.platform.store.records import Deployment, DesiredState, RolloutOutcome, User
-from hotplate.platform.store.tables import DeploymentRow, OrganizationRow, RevisionRow
+from hotplate.platform.store.tables import ArtifactRow, DeploymentRow, OrganizationRow, RevisionRow
 
 __all__ = ["Deployments", "RevisionDraft"]
 
@@ -77,10 +77,12 @@ class Deployments(StorePart):
             session.flush()
             session.refresh(row)
             reserve(session, row, draft.least)
-            changes = config_changes({}, draft.config)
-            record_audit(session, "deployment.create", name, changes)
             add_revision(session, row, draft)
             set_canary(session, row, canary, lambda: self._allocate_port(taken_ports(session)))
+            changes = config_changes({}, draft.config) | {"bento": _bento(session, draft)}
+            if row.canary:
+                changes["canary"] = _shares(row)
+            record_audit(session, "deployment.create", name, changes)
             created = "Created", f"deployment {name!r} was created"
             return _with_events(session, row, [created, *draft.notes])
 
@@ -109,22 +111,20 @@ class Deployments(StorePart):
             same = latest.bento_id == draft.bento_id and latest.config == draft.config
             failed = latest.outcome == RolloutOutcome.FAILED
             is_running = row.wanted == DesiredState.RUNNING and not failed
-            if labels is not None:
-                row.labels = list(labels)
             changes = config_changes(latest.config, draft.config)
+            if labels is not None and row.labels != list(labels):
+                row.labels = changes["labels"] = list(labels)
             before = row.canary
             if canary is not None:
                 set_canary(session, row, canary, lambda: self._allocate_port(taken_ports(session)))
+            if row.canary != before:
+                changes["canary"] = _shares(row)
             if same and is_running and not force:
-                told: dict[str, Any] = {} if labels is None else {"labels": list(labels)}
-                if row.canary != before:
-                    told["canary"] = row.canary.get("weights", {})
-                if told:
-                    record_audit(session, "deployment.update", row.name, told)
+                record_audit(session, draft.action, row.name, changes)
                 return deployment_record(session, row), False
             number = add_revision(session, row, draft)
-            changes |= {"revision": number, "bento_id": draft.bento_id}
-            record_audit(session, "deployment.update", row.name, changes)
+            changes |= {"revision": number, "bento": _bento(session, draft)}
+            record_audit(session, draft.action, row.name, changes)
             wake_versions(session, row)
             row.wanted, row.status, row.reason = DesiredState.RUNNING, "deploying", ""
             row.host = host or row.host
@@ -241,6 +241,16 @@ class Deployments(StorePart):
         """After the tear-down, remove the row, its revisions and its history, and free its port."""
         with self._database.session() as session:
             session.execute(delete(DeploymentRow).where(DeploymentRow.id == deployment_id))
+
+
+def _bento(session: Session, draft: RevisionDraft) -> str:
+    bento = session.get_one(ArtifactRow, draft.bento_id)
+    return f"{bento.repository.name}:{bento.version}"
+
+
+def _shares(row: DeploymentRow) -> dict[str, Any]:
+    """How requests are shared with its versions, for the audit."""
+    return {key: row.canary.get(key) for key in ("weights", "route_type", "route_by")}
 
 
 def _by_name(session: Session, organization_id: int, name: str) -> DeploymentRow | None:

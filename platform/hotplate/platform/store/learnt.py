@@ -6,6 +6,7 @@ from typing import Any
 
 from sqlalchemy import delete
 
+from hotplate.platform.store.audit import record_audit
 from hotplate.platform.store.database import StorePart
 from hotplate.platform.store.tables import LearntRow
 
@@ -19,10 +20,13 @@ def of_deciders(deployment: str) -> str:
 class LearntValues(StorePart):
     """A value is replaced as a whole; its owner chooses the key and what the value looks like."""
 
-    def put(self, key: str, value: Any) -> None:
-        """Keeps a JSON value under a key."""
+    def put(self, key: str, value: Any, action: str = "") -> None:
+        """Keeps a JSON value (under `action`, an object) under a key; `action`: as what the audit
+        tells it, empty = not at all."""
         with self._database.session() as session:
             session.merge(LearntRow(key=key, value=value))
+            if action:
+                record_audit(session, action, key, value, organization="")
 
     def get(self, key: str) -> Any:
         """The value kept under a key; None where there is none."""

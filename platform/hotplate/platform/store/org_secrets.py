@@ -182,8 +182,10 @@ class Secrets(StorePart):
 
     def add_key(self) -> None:
         """Make a key with which everything is encrypted from now on; it is kept before that."""
-        with self._keys.held(alone=True):
-            self._keys.keep(Keyring((*self._keys.keyring().keys, SecretKey.new())))
+        with self._keys.held(alone=True), self._database.session() as session:
+            key = SecretKey.new()
+            record_audit(session, "key.rotate", key.id, organization="")
+            self._keys.keep(Keyring((*self._keys.keyring().keys, key)))
 
     def encrypt_some_anew(self, after: int = 0) -> int:
         """Encrypt values that an older key has encrypted with the newest one; those with ids above

@@ -7,6 +7,7 @@ from datetime import datetime
 from sqlalchemy import and_, delete, or_, select
 
 from hotplate.platform.store.artifacts import artifact_record
+from hotplate.platform.store.audit import record_audit
 from hotplate.platform.store.database import StorePart
 from hotplate.platform.store.records import Artifact, UploadRecord
 from hotplate.platform.store.tables import ArtifactRow, UploadRow, utc_now
@@ -35,7 +36,10 @@ class Uploads(StorePart):
             row.upload_status, row.upload_finished_reason = "success", ""
             row.upload_finished_at = utc_now()
             session.flush()
-            return artifact_record(row)
+            artifact = artifact_record(row)
+            changes = {"files": files, "size_bytes": size_bytes}
+            record_audit(session, f"{artifact.repository.kind}.upload", artifact.tag, changes)
+            return artifact
 
     def fail(self, artifact_id: int, reason: str) -> Artifact:
         """Keeps the reason. A version that was complete before stays usable with its old files."""

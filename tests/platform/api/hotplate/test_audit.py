@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextvars
 import json
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from aiohttp.test_utils import make_mocked_request
 
-from hotplate.platform.store.audit import ACTOR, Actor, AuditFilter
+from hotplate.platform.api.web.refused_tries import LINES, RefusedTries
+from hotplate.platform.store.audit import ACTOR, TEXT_CHARACTERS, Actor, AuditFilter
 from hotplate.platform.store.config_changes import config_changes
 from hotplate.platform.store.parts import Store
 from tests.support.control_plane.cloud import Cloud, Refused
@@ -60,7 +64,9 @@ async def test_every_kind_of_change_has_a_line(cloud: Cloud) -> None:
     await cloud.call("DELETE", "/api/v2/deployments/echo")
     actions = [line["action"] for line in await lines(cloud)]
     assert actions[::-1] == [
+        "bento_repository.create",
         "bento.create",
+        "bento.upload",
         "deployment.create",
         "token.create",
         "token.revoke",
@@ -119,6 +125,79 @@ async def test_refusals_of_a_minute_that_are_alike_are_one_line(cloud: Cloud) ->
         return counts == {("login.refused", ""): 4, ("access.refused", "bob"): 3}
 
     await until(told)
+
+
+async def test_no_flood_of_refusals_hides_another_caller_s(store: Store) -> None:
+    tries = RefusedTries(store.audit)
+    for number in range(LINES + 5):
+        ACTOR.set(Actor(address=f"10.0.0.{number}"))
+        for _ in range(3):  # before any of them is written
+            tries.note("login.refused", make_mocked_request("GET", "/api/v1/bentos"), "no")
+    ACTOR.set(Actor("bob", organization="acme"))
+    tries.note("access.refused", make_mocked_request("GET", "/api/v1/bentos"), "no")
+    ACTOR.set(None)
+
+    async def written() -> bool:
+        found, _ = await store.run(store.audit.page, AuditFilter(), 100)
+        counts = [(line.actor, line.count) for line in found]
+        return counts.count(("", 3)) == LINES and counts.count(("bob", 1)) == 1
+
+    await until(written)
+
+
+async def test_a_request_id_of_any_bytes_is_kept_as_far_as_it_can_be(cloud: Cloud) -> None:
+    address = (cloud.server.host, cloud.server.port)
+    reader, writer = await asyncio.open_connection(*address)
+    body = b'{"name": "web", "scopes": ["endpoint"]}'
+    writer.write(
+        b"POST /api/v1/api_tokens HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+        b"X-YATAI-API-TOKEN: %b\r\nX-Request-Id: a\xff%b\r\nContent-Length: %d\r\n\r\n%b"
+        % (cloud.token.encode(), b"x" * 1000, len(body), body)
+    )
+    assert (await reader.read()).startswith(b"HTTP/1.1 200 ")
+    writer.close()
+    await writer.wait_closed()
+    (line,) = await lines(cloud)
+    assert line["request_id"] == "a?" + "x" * (TEXT_CHARACTERS - 2)
+
+
+async def test_a_new_organization_does_not_see_the_lines_of_the_one_that_had_its_name(
+    cloud: Cloud, store: Store
+) -> None:
+    await cloud.call("POST", "/api/v1/api_tokens", {"name": "web", "scopes": ["endpoint"]})
+    store.organizations.delete("acme", force=True)
+    store.organizations.finish_deletions()
+    async with Cloud(cloud.server, store, name="eve") as eve:
+        assert await lines(eve) == []
+        assert await lines(eve, "since=2020-01-01") == []
+    root = Cloud(cloud.server, store, "default", name="root", operator=True)
+    async with root as operator:
+        assert [line["object"] for line in await lines(operator)] == ["web"], "they stay"
+
+
+async def test_what_is_done_about_a_roll_out_is_told_with_its_own_word(cloud: Cloud) -> None:
+    await cloud.push_bento()
+    await cloud.deploy("echo")
+    for action in ("restart", "undo"):
+        body = {"action": action} | ({"to": 1} if action == "undo" else {})
+        await cloud.call("POST", "/api/v1/hotplate/deployments/echo/rollout", body)
+    undo, restart = await lines(cloud, "action=rollout")
+    assert (restart["action"], restart["changes"]) == (
+        "rollout.restart",
+        {"revision": 2, "bento": "echo:v1"},
+    )
+    assert (undo["action"], undo["changes"]) == (
+        "rollout.undo",
+        {"revision": 3, "bento": "echo:v1"},
+    )
+
+
+def test_lines_go_when_they_are_old_and_not_before(store: Store) -> None:
+    store.audit.refuse(Actor("ada"), "access.refused", "GET /", {})
+    (line,) = store.audit.page(AuditFilter(), 10)[0]
+    assert store.audit.forget(line.at) == 0
+    assert store.audit.forget(line.at + timedelta(microseconds=1)) == 1
+    assert store.audit.page(AuditFilter(), 10) == ([], 0)
 
 
 def test_a_change_that_is_undone_leaves_no_line(store: Store) -> None:

@@ -35,6 +35,7 @@ from hotplate.platform.controller.standby_metrics import StandbyMetrics
 from hotplate.platform.errors import BadSetting
 from hotplate.platform.settings import overlaid
 from hotplate.platform.spec.scopes import API
+from hotplate.platform.store.audit import ACTOR, Actor, AuditFilter
 from hotplate.platform.store.identities import ADMIN, ORGANIZATION
 from hotplate.platform.store.records import MemberRole
 from tests.support.control_plane.quick_store import QuickStore
@@ -68,6 +69,7 @@ class World:
         @web.middleware
         async def known(request: web.Request, handler: Any) -> web.StreamResponse:
             request[ACCESS] = Access(self.caller, MemberRole.ADMIN, (API,), operator=True)
+            ACTOR.set(Actor("admin", organization=ORGANIZATION))
             answer: web.StreamResponse = await handler(request)
             return answer
 
@@ -99,6 +101,9 @@ async def test_what_is_set_holds_at_once_and_after_a_restart_until_it_is_reset(
     assert (status, shown["settings"]["mode"], shown["set"]) == (200, "fixed", ["count", "mode"])
     assert shown["budget_bytes"] == 2 * GIB
     assert world.standbys.settings.count == 3
+    (told,) = world.store.audit.page(AuditFilter(), 10)[0]
+    assert (told.action, told.organization) == ("standby.update", "")
+    assert told.changes == {"mode": "fixed", "count": 3}
     await put(client, {"settings": {"memory_share": 1}})
     assert world.standbys.settings == StandbySettings(StandbyMode.FIXED, 3, memory_share=1.0)
     await client.close()

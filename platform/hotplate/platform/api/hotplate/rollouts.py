@@ -4,6 +4,7 @@ done about it."""
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 from aiohttp import web
@@ -108,7 +109,7 @@ class RolloutRoutes:
     async def _undo(self, request: web.Request, deployment: Deployment, fields: Fields) -> None:
         number = fields.number("to", low=1)
         before = await self._to(deployment, number)
-        await self._roll_out(request, deployment, before)
+        await self._roll_out(request, deployment, before, "rollout.undo")
 
     async def _to(self, deployment: Deployment, number: int | None) -> Revision:
         """The revision to return to: the one of that number, or the last good one."""
@@ -137,13 +138,14 @@ class RolloutRoutes:
         return found
 
     async def _restart(self, request: web.Request, deployment: Deployment, fields: Fields) -> None:
-        await self._roll_out(request, deployment, deployment.latest)
+        await self._roll_out(request, deployment, deployment.latest, "rollout.restart")
 
     async def _roll_out(
         self,
         request: web.Request,
         deployment: Deployment,
         like: Revision,
+        action: str,
         canary: CanaryDraft | None = None,
     ) -> None:
         """A new revision with the bento and config of another one; a canary None stays."""
@@ -155,7 +157,7 @@ class RolloutRoutes:
         after, _ = await self._store.run(
             self._store.deployments.update,
             deployment.id,
-            draft,
+            replace(draft, action=action),
             None,
             force=True,
             canary=canary,
@@ -216,7 +218,7 @@ class RolloutRoutes:
                 f"version {asked!r:.80} of deployment {deployment.name!r} cannot be promoted: "
                 f"{there}"
             )
-        await self._roll_out(request, deployment, version.latest, NO_CANARY)
+        await self._roll_out(request, deployment, version.latest, "rollout.promote", NO_CANARY)
 
 
 def _under_way(deployment: Deployment) -> Revision:

@@ -78,7 +78,7 @@ class StandbyRoutes:
         before = self._stored
         self._follow(stored)
         try:
-            await self._learnt.run(self._learnt.put, KEY, stored)
+            await self._learnt.run(self._learnt.put, KEY, stored, "standby.update")
         except BaseException:  # also when cancelled: what is not stored is not followed
             self._follow(before)
             raise

@@ -17,13 +17,17 @@ log = logging.getLogger("hotplate.api")
 
 MINUTE_S = 60.0
 LINES = 60
-"""Lines of refused tries in a minute, at most: whoever changes their address is counted, too."""
+"""Lines of refused tries of one caller in a minute, and of all who are not known, at most: whoever
+changes their address fills no disk, and hides nobody else's tries."""
 
 
 @dataclass
 class _Kind:
     began_at: float
-    count: int = 1
+    count: int = 0
+    written: int = 0
+    """How many of them its line tells."""
+    is_writing: bool = False
     line_id: int | None = None
 
 
@@ -39,12 +43,15 @@ class RefusedTries:
         while self._kinds and next(iter(self._kinds.values())).began_at <= now - MINUTE_S:
             self._kinds.popitem(last=False)
         of = (actor.address, actor.name, action)
-        if (kind := self._kinds.get(of)) is not None:
-            kind.count += 1
-        elif len(self._kinds) < LINES:
+        kind = self._kinds.get(of)
+        if kind is None:
+            if sum(name == actor.name for _, name, _ in self._kinds) >= LINES:
+                return
             kind = self._kinds[of] = _Kind(now)
-        else:
+        kind.count += 1
+        if kind.is_writing:  # which writes this one too: a flood is one write at a time
             return
+        kind.is_writing = True
         what = f"{request.method} {request.path}"
         writing = asyncio.create_task(self._write(kind, actor, action, what, reason))
         self._writing.add(writing)
@@ -52,11 +59,16 @@ class RefusedTries:
 
     async def _write(self, kind: _Kind, actor: Actor, action: str, what: str, reason: str) -> None:
         try:
-            if kind.line_id is not None:
-                await self._audit.run(self._audit.count, kind.line_id, kind.count)
-            elif kind.count == 1:
-                refuse = self._audit.refuse
-                line_id = await self._audit.run(refuse, actor, action, what, {"reason": reason})
-                kind.line_id = line_id
+            while kind.written < kind.count:
+                count = kind.count
+                if kind.line_id is None:
+                    kind.line_id = await self._audit.run(
+                        self._audit.refuse, actor, action, what, {"reason": reason}, count
+                    )
+                else:
+                    await self._audit.run(self._audit.count, kind.line_id, count)
+                kind.written = count
         except StoreFailed as error:
             log.warning("it is not kept that %s was refused: %s", what, error)
+        finally:
+            kind.is_writing = False
