@@ -20,7 +20,8 @@ except Exception as error:
 """What `bentoml code` does once its menu, which needs a terminal, was answered."""
 
 
-async def test_a_command_prints_what_to_do_instead(laptop: Laptop) -> None:
+async def test_a_command_prints_what_to_do_instead(laptop: Laptop, sleeper: str) -> None:
+    """The client asks for code spaces only where there are deployments at all."""
     printed = await laptop.bentoml("code", ".", fails=True)
     assert not_offered.CODE in printed
     assert "Traceback" not in printed
