@@ -88,6 +88,7 @@ class Secrets(StorePart):
             if description is not None:
                 row.description, row.updated_at = description, utc_now()
             if content is None:
+                record_audit(session, "secret.update", name, {"description": row.description})
                 return _records(session, [row])[0]
             if row.type != content.type and any(item.value is None for item in content.items):
                 raise Invalid("content.items: with another type each of them needs its value")

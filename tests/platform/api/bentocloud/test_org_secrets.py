@@ -56,6 +56,9 @@ async def test_one_is_made_listed_changed_and_deleted_and_no_answer_has_its_valu
     assert (changed["uid"], changed["description"]) == (made["uid"], "the hub")
     same = await cloud.call("PATCH", f"{ROOT}/hf", {"description": "the hub"})
     assert same["content"] == changed["content"]
+    told = await cloud.call("GET", "/api/v1/hotplate/audit?action=secret.update")
+    assert len(told["items"]) == 2
+    assert VALUE not in json.dumps(told)
     changed = same
     listed = await cloud.call("GET", f"{ROOT}?count=10&q=&search=h&start=0&all=true")
     assert listed["items"] == [changed]
