@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -82,14 +82,17 @@ def record_audit(
     object_name: str,
     changes: Mapping[str, Any] | None = None,
     organization: str | None = None,
+    by: str = "",
 ) -> None:
     """Records a change in its transaction; nothing where nobody is known to make it.
 
-    `organization`: whose it is; None = the one that the actor acts for.
+    `organization`: whose it is; None = the one that the actor acts for. `by`: who makes it, where
+    that is found out with it, as in a sign-in.
     """
     actor = ACTOR.get()
     if actor is not None:
         whose = actor.organization if organization is None else organization
+        actor = replace(actor, name=by) if by else actor
         session.add(_row(actor, action, object_name, DONE, changes or {}, whose))
 
 

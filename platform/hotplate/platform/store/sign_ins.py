@@ -99,7 +99,7 @@ class SignIns(StorePart):
             session.delete(row)
             user = session.get_one(UserRow, row.user_id)
             tenant = session.get_one(OrganizationRow, row.organization_id)
-            record_audit(session, "login.ok", user.name, {"by": "link"}, tenant.name)
+            record_audit(session, "login.ok", user.name, {"by": "link"}, tenant.name, user.name)
             return _signed_in(session, row.user_id, row.organization_id, row.everywhere, None)
 
     def by_token(self, token: Token) -> str:
@@ -107,7 +107,7 @@ class SignIns(StorePart):
         user = token.user
         with self._database.session() as session:
             told = {"by": "token", "token": token.name}
-            record_audit(session, "login.ok", user.name, told, user.organization.name)
+            record_audit(session, "login.ok", user.name, told, user.organization.name, user.name)
             return _signed_in(session, user.id, user.organization.id, token.operator, token.id)
 
     def find(self, secret: str) -> SignIn | None:

@@ -12,6 +12,7 @@ import pytest
 from aiohttp.test_utils import make_mocked_request
 
 from hotplate.platform.api.web.refused_tries import LINES, RefusedTries
+from hotplate.platform.cli import main
 from hotplate.platform.store.audit import ACTOR, TEXT_CHARACTERS, Actor, AuditFilter
 from hotplate.platform.store.config_changes import config_changes
 from hotplate.platform.store.parts import Store
@@ -125,6 +126,56 @@ async def test_refusals_of_a_minute_that_are_alike_are_one_line(cloud: Cloud) ->
         return counts == {("login.refused", ""): 4, ("access.refused", "bob"): 3}
 
     await until(told)
+
+
+async def test_sign_ins_are_told_the_good_and_the_refused(cloud: Cloud) -> None:
+    cloud.http.headers.clear()
+    cloud.http.headers["Origin"] = str(cloud.server.make_url("/")).rstrip("/")
+    async with cloud.http.post("/login", data={"token": "wrong"}) as answer:
+        assert answer.status == 401
+    async with cloud.http.post("/login", data={"token": cloud.token}) as answer:
+        assert answer.status == 200
+    codes = [(await cloud.call("GET", "/api/v1/auth/code"))["code"] for _ in range(2)]
+    for code, given in zip(codes, ("approve", "deny"), strict=True):
+        async with cloud.http.post("/api_tokens", data={"code": code, "answer": given}) as answer:
+            assert answer.status == 200
+    told = [(line["action"], line["actor"], line["object"]) for line in await lines(cloud)]
+    login = f"login-{codes[0][:8]}"
+    assert told[::-1] == [
+        ("login.ok", "ada", "ada"),
+        ("login.approved", "ada", login),
+        ("token.create", "ada", login),
+        ("login.denied", "ada", codes[1][:8]),
+    ]
+    root = Cloud(cloud.server, cloud.store, "default", name="root", operator=True)
+    async with root as operator:
+
+        async def refused() -> bool:
+            found = await lines(operator, "action=login.refused")
+            return [(line["object"], line["outcome"]) for line in found] == [
+                ("POST /login", "refused")
+            ]
+
+        await until(refused)
+
+
+async def test_the_command_shows_the_same_lines(
+    cloud: Cloud, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("web", "phone"):
+        await cloud.call("POST", "/api/v1/api_tokens", {"name": name, "scopes": ["endpoint"]})
+    asked = ["audit", "--endpoint", str(cloud.server.make_url("/")), "--token", cloud.token]
+    assert await asyncio.to_thread(main, [*asked, "--count", "1", "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer == await cloud.call("GET", f"{ROOT}?count=1")
+    first = str(answer["items"][0]["id"])
+    filters = ["--before", first, "--actor", "ada", "--action", "token.create"]
+    filters += ["--since", "2020-01-01", "--until", "2999-01-01"]
+    assert await asyncio.to_thread(main, [*asked, *filters]) == 0
+    _, line = capsys.readouterr().out.splitlines()
+    assert ("token.create" in line, "web" in line, "phone" in line) == (True, True, False)
+    assert await asyncio.to_thread(main, [*asked, "--since", "noon"]) == 1
+    assert "since: 'noon' is not a time" in capsys.readouterr().err
 
 
 async def test_no_flood_of_refusals_hides_another_caller_s(store: Store) -> None:
