@@ -13,6 +13,7 @@ from hotplate.cache.errors import CacheError
 from hotplate.cache.store.blobs import BlobStore
 from hotplate.machine.access.middleware import refuse_cross_site
 from hotplate.platform.api.bentocloud import not_implemented
+from hotplate.platform.api.bentocloud.archives.deletions import DeletionRoutes
 from hotplate.platform.api.bentocloud.archives.downloads import DownloadRoutes
 from hotplate.platform.api.bentocloud.archives.transfers import Transfers
 from hotplate.platform.api.bentocloud.archives.unpacking import Unpacking
@@ -79,6 +80,7 @@ def make_app(
         app.add_routes(RepositoryRoutes(kind, store.artifacts).routes())
         app.add_routes(ArtifactRoutes(kind, store.artifacts).routes())
         app.add_routes(UploadRoutes(kind, store, blobs, unpacking, transfers, settings).routes())
+        app.add_routes(DeletionRoutes(kind, store.artifacts, unpacking).routes())
         app.add_routes(DownloadRoutes(kind, store.artifacts, transfers).routes())
     watchers = RolloutWatchers(controller, settings)
     app.add_routes(

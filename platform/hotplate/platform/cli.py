@@ -34,6 +34,8 @@ COMMANDS = {
     "org": ("org", "show, make or delete organizations"),
     "user": ("user", "show, add or change members of an organization, and operators"),
     "token": ("tokens", "show, make or revoke tokens of an organization"),
+    "bento": ("artifacts", "list bentos, or delete a version of one"),
+    "model": ("artifacts", "list models, or delete a version of one"),
     "quota": ("quota", "show or set the quotas of organizations"),
     "key": ("key", "show the keys that secrets are encrypted with, or make a new one"),
     "standby": ("standby", "show or set the warm processes that become replicas"),

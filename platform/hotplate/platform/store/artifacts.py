@@ -9,11 +9,18 @@ from typing import Any
 from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import Session
 
-from hotplate.platform.errors import NotFound
+from hotplate.platform.errors import Conflict, NotFound
+from hotplate.platform.spec.bento_manifest import model_tags
 from hotplate.platform.store.audit import record_audit
 from hotplate.platform.store.database import StorePart
 from hotplate.platform.store.records import Artifact, Kind, Repository
-from hotplate.platform.store.tables import ArtifactRow, RepositoryRow, utc_now
+from hotplate.platform.store.tables import (
+    ArtifactRow,
+    DeploymentRow,
+    RepositoryRow,
+    RevisionRow,
+    utc_now,
+)
 
 
 @dataclass(frozen=True)
@@ -140,6 +147,26 @@ class Artifacts(StorePart):
             record_audit(session, f"{artifact.repository.kind}.update", artifact.tag)
             return artifact
 
+    def delete(self, artifact_id: int) -> None:
+        """Removes a version. Raises Conflict, with by whom it is needed, while a deployment keeps a
+        revision with it: of that bento, or of a bento that has that model."""
+        with self._database.session() as session:
+            row = session.get(ArtifactRow, artifact_id)
+            if row is None:
+                return
+            repository = row.repository
+            tag = f"{repository.name}:{row.version}"
+            needs = _is_needed(session, row)
+            if needs is not None:
+                deployment, number = needs
+                raise Conflict(
+                    f"{repository.kind} '{tag}' is needed by revision {number} of deployment "
+                    f"{deployment!r}; delete the deployment, or wait until it keeps that revision "
+                    "no longer (revisions_kept)"
+                )
+            session.delete(row)
+            record_audit(session, f"{repository.kind}.delete", tag)
+
     def named_files(self) -> frozenset[str]:
         """The manifests that versions name, of every organization: their files are kept."""
         with self._database.session() as session:
@@ -180,6 +207,25 @@ def artifact_record(row: ArtifactRow) -> Artifact:
         upload_started_at=row.upload_started_at,
         upload_finished_at=row.upload_finished_at,
     )
+
+
+def _is_needed(session: Session, row: ArtifactRow) -> tuple[str, int] | None:
+    """A deployment and the number of a revision of it that needs this version."""
+    query = (
+        select(DeploymentRow.name, RevisionRow.number, ArtifactRow.manifest)
+        .join(RevisionRow, RevisionRow.deployment_id == DeploymentRow.id)
+        .join(ArtifactRow, ArtifactRow.id == RevisionRow.bento_id)
+        .where(DeploymentRow.organization_id == row.repository.organization_id)
+        .order_by(DeploymentRow.name, RevisionRow.number.desc())
+    )
+    is_bento = row.repository.kind == Kind.BENTO
+    if is_bento:
+        query = query.where(ArtifactRow.id == row.id)
+    tag = f"{row.repository.name}:{row.version}"
+    for name, number, manifest in session.execute(query):
+        if is_bento or tag in model_tags(manifest):
+            return name, number
+    return None
 
 
 def _of(organization_id: int, kind: Kind, name: str) -> list[ColumnElement[bool]]:

@@ -85,12 +85,14 @@ for kind, manifest in (("bento", MANIFEST), ("model", MODEL_MANIFEST)):
     one, v1 = f"{versions}/{{version}}", {"name": "echo", "version": "v1"}
     draft = {"version": "new", "manifest": manifest, "labels": []}
     tar = tar_of({f"{kind}.yaml": "name: echo\nversion: 'v1'\n"})
+    unused = "v2" if kind == "bento" else "v1"
     CHANGES |= {
         ("POST", f"/api/v1/{kind}_repositories"): Change(
             f"{kind}_repository.create", "new", {"name": "new"}
         ),
         ("POST", versions): Change(f"{kind}.create", "echo:new", draft),
         ("PATCH", one): Change(f"{kind}.update", "echo:v1", {"description": "x"}, path=v1),
+        ("DELETE", one): Change(f"{kind}.delete", f"echo:{unused}", path=v1 | {"version": unused}),
         ("PUT", f"{one}/upload"): Change(f"{kind}.upload", "echo:v1", data=tar, path=v1),
     }
 
