@@ -4,6 +4,7 @@
 ├── Forbidden       a good token without the scope or the role that the call needs
 ├── NotFound        nothing of that name in the caller's organization
 ├── Conflict        the name is taken, or the thing is in a state that does not allow it
+├── ChangedMeanwhile  what is to be changed is not what the caller has read; nothing was changed
 ├── QuotaExceeded   what a deployment always needs is more than its organization may have
 ├── Alone           replicas are not kept apart here, and another organization is served
 ├── Invalid         a request that cannot be carried out as written; the message has the path
@@ -67,6 +68,12 @@ class Conflict(PlatformError):
     """The name is taken, or the thing is in a state that does not allow what was asked."""
 
     code = "conflict"
+
+
+class ChangedMeanwhile(PlatformError):
+    """What is to be changed is not what the caller has read (`If-Match`). Read it again."""
+
+    code = "changed_meanwhile"
 
 
 class QuotaExceeded(PlatformError):

@@ -274,6 +274,17 @@ async def named_deployment(deployments: Deployments, request: web.Request) -> De
     return await deployments.run(deployments.find, organization(request).id, name)
 
 
+def changeable(deployment: Deployment) -> dict[str, Any]:
+    """What users change of a deployment; what it does meanwhile is not in it."""
+    latest = deployment.latest
+    return {
+        "revision": latest.uid,
+        "paused": latest.paused,
+        "wanted": deployment.wanted,
+        "labels": [dict(label) for label in deployment.labels],
+    }
+
+
 def advertised_origin(request: web.Request, settings: ApiSettings) -> str:
     """Where callers reach deployments, but for the port: as told, else where this caller did us."""
     return _origin(settings, request.url.host or "")

@@ -10,7 +10,12 @@ from typing import Any
 from aiohttp import web
 
 from hotplate.platform.api.bentocloud import views
-from hotplate.platform.api.bentocloud.deployments import advertised_origin, named_deployment
+from hotplate.platform.api.bentocloud.deployments import (
+    advertised_origin,
+    changeable,
+    named_deployment,
+)
+from hotplate.platform.api.web.etags import tagged
 from hotplate.platform.api.web.requests import organization, query_number, query_time
 from hotplate.platform.api.web.settings import ApiSettings
 from hotplate.platform.controller.interface import ControllerApi
@@ -75,7 +80,7 @@ class DeploymentStatusRoutes:
             "tasks": await self._store.run(self._store.tasks.counts, key),
             "learnt": await self._store.run(self._learnt, deployment),
         }
-        return web.json_response(self._summary(request, deployment) | detail)
+        return tagged(self._summary(request, deployment) | detail, changeable(deployment))
 
     async def decisions(self, request: web.Request) -> web.Response:
         """Why there are, or were at `until`, as many replicas as there are; newest first.

@@ -9,6 +9,7 @@ from aiohttp import web
 from hotplate.platform.api.bentocloud.tokens import member_role
 from hotplate.platform.api.hotplate.quotas import quota_json
 from hotplate.platform.api.web.access import lacking
+from hotplate.platform.api.web.etags import ConditionalChanges, tagged
 from hotplate.platform.api.web.requests import access, body, organization
 from hotplate.platform.api.web.settings import ApiSettings
 from hotplate.platform.controller.interface import ControllerApi
@@ -32,6 +33,7 @@ class OrganizationRoutes:
         self._store = store
         self._identities = store.identities
         self._organizations = store.organizations
+        self._changes = ConditionalChanges()
         self._controller = controller
         self._settings = settings
 
@@ -82,9 +84,10 @@ class OrganizationRoutes:
         tenant, fields = await self._named(request), await body(request)
         if fields.has("name") and fields.text("name") != tenant.name:
             raise Invalid("name: an organization's name never changes; create another one")
-        changed = await self._store.run(
-            self._organizations.describe, tenant.name, _description(fields)
-        )
+        async with self._changes.one(request, lambda: self._state(request)):
+            changed = await self._store.run(
+                self._organizations.describe, tenant.name, _description(fields)
+            )
         return await self._answer(changed)
 
     async def delete(self, request: web.Request) -> web.Response:
@@ -173,7 +176,11 @@ class OrganizationRoutes:
 
     async def _answer(self, tenant: Organization) -> web.Response:
         summary = await self._store.run(self._organizations.summary, tenant)
-        return web.json_response(await self._shown(summary))
+        return tagged(await self._shown(summary), _changeable(tenant))
+
+    async def _state(self, request: web.Request) -> dict[str, Any]:
+        name = (await self._named(request)).name
+        return _changeable(await self._store.run(self._organizations.organization, name))
 
     async def _shown(self, summary: OrganizationSummary) -> dict[str, Any]:
         tenant = summary.organization
@@ -186,6 +193,10 @@ class OrganizationRoutes:
             "deployments": summary.deployments,
             "quota": quota_json(tenant.name, quota, self._controller.usage(tenant.name)),
         }
+
+
+def _changeable(tenant: Organization) -> dict[str, Any]:
+    return {"name": tenant.name, "description": tenant.description}
 
 
 def _member(member: Membership) -> dict[str, Any]:

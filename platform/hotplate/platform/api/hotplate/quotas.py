@@ -9,6 +9,7 @@ from aiohttp import web
 
 from hotplate.autoscaler.sharing.allocation import Quota
 from hotplate.autoscaler.sharing.amounts import Amounts
+from hotplate.platform.api.web.etags import ConditionalChanges, tagged
 from hotplate.platform.api.web.requests import access, body, caller
 from hotplate.platform.controller.interface import ControllerApi
 from hotplate.platform.errors import Invalid, NotFound
@@ -27,6 +28,7 @@ class QuotaRoutes:
     def __init__(self, quotas: Quotas, controller: ControllerApi) -> None:
         self._quotas = quotas
         self._controller = controller
+        self._changes = ConditionalChanges()
 
     def routes(self) -> list[web.RouteDef]:
         root = "/api/v1/hotplate/quotas"
@@ -49,15 +51,23 @@ class QuotaRoutes:
         name = request.match_info["organization"]
         if name != caller(request).organization.name and not access(request).operator:
             raise NotFound(f"organization {name!r:.80} does not exist")
-        return web.json_response(await self._shown(name))
+        return await self._answer(name)
 
     async def change(self, request: web.Request) -> web.Response:
         """Members that are not there stay as they are; null = unlimited."""
         name = request.match_info["organization"]
         changes = _changes(await body(request))
-        await self._quotas.run(self._quotas.set, name, changes)
+        async with self._changes.one(request, lambda: self._state(name)):
+            await self._quotas.run(self._quotas.set, name, changes)
         self._controller.quotas_changed()
-        return web.json_response(await self._shown(name))
+        return await self._answer(name)
+
+    async def _answer(self, name: str) -> web.Response:
+        shown = await self._shown(name)
+        return tagged(shown, _changeable(shown))
+
+    async def _state(self, name: str) -> dict[str, Any]:
+        return _changeable(await self._shown(name))
 
     async def _shown(self, name: str) -> dict[str, Any]:
         quota = await self._quotas.run(self._quotas.get, name)
@@ -74,6 +84,10 @@ def quota_json(organization: str, quota: Quota, used: Amounts) -> dict[str, Any]
         "limit": {name: limits[name] if math.isfinite(limits[name]) else None for name in LIMITS},
         "used": used._asdict(),
     }
+
+
+def _changeable(shown: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in shown.items() if key != "used"}
 
 
 def _changes(fields: Fields) -> dict[str, float]:

@@ -10,8 +10,13 @@ from typing import Any
 from aiohttp import web
 
 from hotplate.platform.api.bentocloud.deployment_source import DeploymentSource
-from hotplate.platform.api.bentocloud.deployments import named_deployment, revision_draft
+from hotplate.platform.api.bentocloud.deployments import (
+    changeable,
+    named_deployment,
+    revision_draft,
+)
 from hotplate.platform.api.bentocloud.rollout_watchers import RolloutWatchers
+from hotplate.platform.api.web.etags import ConditionalChanges, tagged
 from hotplate.platform.api.web.requests import (
     COUNT_MAX,
     body,
@@ -49,6 +54,7 @@ class RolloutRoutes:
         self._source = source
         self._controller = controller
         self._watchers = watchers
+        self._changes = ConditionalChanges()
         self._actions: dict[str, Callable[[web.Request, Deployment, Fields], Awaitable[None]]] = {
             "undo": self._undo,
             "restart": self._restart,
@@ -73,21 +79,30 @@ class RolloutRoutes:
     async def act(self, request: web.Request) -> web.Response:
         """`POST …/rollout`: `{"action": …}`, with `to` or `version` where that needs one. Answers
         how the roll-out stands. Raises Conflict where the action makes no sense now."""
-        deployment = await named_deployment(self._store.deployments, request)
         fields = await body(request)
         action = fields.choice("action", self._actions)
         if action is None:
             raise Invalid(f"action: there is none; it is one of {', '.join(self._actions)}")
+        async with self._changes.one(request, lambda: self._state(request)):
+            deployment = await named_deployment(self._store.deployments, request)
+            await self._take(action, request, deployment, fields)
+        versions = await self._store.run(self._store.deployments.versions, deployment.id)
+        for each in (deployment.id, *versions):
+            self._controller.poke(each)
+        return await self._answer(await named_deployment(self._store.deployments, request))
+
+    async def _state(self, request: web.Request) -> dict[str, Any]:
+        return changeable(await named_deployment(self._store.deployments, request))
+
+    async def _take(
+        self, action: str, request: web.Request, deployment: Deployment, fields: Fields
+    ) -> None:
         if deployment.wanted is not DesiredState.RUNNING:
             raise Conflict(
                 f"deployment {deployment.name!r} is terminated; start it with: "
                 f"bentoml deployment update {deployment.name}"
             )
         await self._actions[action](request, deployment, fields)
-        versions = await self._store.run(self._store.deployments.versions, deployment.id)
-        for each in (deployment.id, *versions):
-            self._controller.poke(each)
-        return await self._answer(await named_deployment(self._store.deployments, request))
 
     async def revisions(self, request: web.Request) -> web.Response:
         """`GET …/revisions?start=0&count=100`: the revisions that are kept, newest first."""
@@ -104,7 +119,7 @@ class RolloutRoutes:
         found = self._controller.live(deployment.id).get("rollout")
         if found is None or found["to"] != deployment.latest.number:
             found = _unseen(deployment)
-        return web.json_response(found)
+        return tagged(found, changeable(deployment))
 
     async def _undo(self, request: web.Request, deployment: Deployment, fields: Fields) -> None:
         number = fields.number("to", low=1)

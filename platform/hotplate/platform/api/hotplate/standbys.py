@@ -15,9 +15,11 @@ from aiohttp import web
 
 from hotplate.autoscaler.sharing.allocation import Quota
 from hotplate.deploy.standbys import Standbys, StandbySettings
+from hotplate.platform.api.web.etags import ConditionalChanges, tagged
 from hotplate.platform.api.web.requests import body
 from hotplate.platform.errors import BadSetting, Invalid
 from hotplate.platform.settings import overlaid
+from hotplate.platform.spec.fields import Fields
 from hotplate.platform.store.learnt import LearntValues
 
 KEY = "standby"
@@ -43,6 +45,7 @@ class StandbyRoutes:
         self._configured = configured
         self._machine_bytes = machine_bytes
         self._stored: Mapping[str, Any] = {}
+        self._changes = ConditionalChanges()
 
     def routes(self) -> list[web.RouteDef]:
         return [web.get(PATH, self.show), web.put(PATH, self.put)]
@@ -60,20 +63,28 @@ class StandbyRoutes:
     async def show(self, request: web.Request) -> web.Response:
         """Settings, and per environment and set of GPUs what there is and why."""
         settings = self._standbys.settings
-        return web.json_response(
+        return tagged(
             {
-                "settings": asdict(settings),
-                "set": sorted(self._stored),
+                **(state := await self._state()),
                 "budget_bytes": settings.budget_bytes(self._machine_bytes),
                 "memory_bytes": self._standbys.memory_bytes,
                 "pools": [asdict(view) for view in self._standbys.views()],
-            }
+            },
+            state,
         )
 
     async def put(self, request: web.Request) -> web.Response:
         """Set `settings` (an object, some or all of them) beside what was set; null = reset."""
         given = await body(request)
         settings = given.mapping("settings")
+        async with self._changes.one(request, self._state):
+            await self._keep(given, settings)
+        return await self.show(request)
+
+    async def _state(self) -> dict[str, Any]:
+        return {"settings": asdict(self._standbys.settings), "set": sorted(self._stored)}
+
+    async def _keep(self, given: Fields, settings: Mapping[str, Any]) -> None:
         stored = {**self._stored, **settings} if given.has("settings") else {}
         before = self._stored
         self._follow(stored)
@@ -82,7 +93,6 @@ class StandbyRoutes:
         except BaseException:  # also when cancelled: what is not stored is not followed
             self._follow(before)
             raise
-        return await self.show(request)
 
     def allow(self, quotas: Mapping[str, Quota]) -> None:
         """Hold to what organizations may have standby."""

@@ -1,0 +1,97 @@
+"""Changes that say what they are changes of."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from aiohttp import ClientSession
+
+from tests.support.control_plane.cloud import Cloud
+
+OURS = "/api/v1/hotplate"
+
+
+@pytest.fixture
+async def operator(cloud: Cloud) -> Cloud:
+    cloud.store.identities.ensure_operator(cloud.user)
+    cloud.token = cloud.store.tokens.add_token(cloud.user, "operator", operator=True)
+    await cloud.http.close()
+    cloud.http = ClientSession(cloud.url, headers={"X-YATAI-API-TOKEN": cloud.token})
+    return cloud
+
+
+async def tag_of(cloud: Cloud, path: str) -> str:
+    async with cloud.http.get(OURS + path) as response:
+        assert response.status == 200
+        return response.headers["ETag"]
+
+
+async def change(
+    cloud: Cloud, method: str, path: str, body: dict[str, Any], tag: str | None = None
+) -> tuple[int, str]:
+    headers = {} if tag is None else {"If-Match": tag}
+    async with cloud.http.request(method, OURS + path, json=body, headers=headers) as response:
+        answer = await response.json()
+        return response.status, answer["error"]["code"] if response.status != 200 else ""
+
+
+CHANGES = [
+    pytest.param("PUT", "/quotas/acme", {"weight": 2}, {"weight": 3}, id="quota"),
+    pytest.param(
+        "PATCH",
+        "/organizations/acme",
+        {"description": "a"},
+        {"description": "b"},
+        id="organization",
+    ),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "first", "second"), CHANGES)
+async def test_a_change_of_what_was_changed_meanwhile_is_refused(
+    operator: Cloud, method: str, path: str, first: dict[str, Any], second: dict[str, Any]
+) -> None:
+    tag = await tag_of(operator, path)
+    assert tag == await tag_of(operator, path)
+    assert await change(operator, method, path, first, tag) == (200, "")
+    assert await change(operator, method, path, second, tag) == (412, "changed_meanwhile")
+    fresh = await tag_of(operator, path)
+    assert fresh != tag
+    assert await change(operator, method, path, second, f'"another", {fresh}') == (200, "")
+    assert await change(operator, method, path, first, "*") == (200, "")
+    assert await change(operator, method, path, second) == (200, "")
+
+
+@pytest.mark.parametrize(("method", "path", "first", "second"), CHANGES)
+async def test_of_two_changes_at_once_of_the_same_one_is_made(
+    operator: Cloud, method: str, path: str, first: dict[str, Any], second: dict[str, Any]
+) -> None:
+    tag = await tag_of(operator, path)
+    done = await asyncio.gather(
+        *(change(operator, method, path, body, tag) for body in (first, second))
+    )
+    assert sorted(status for status, _ in done) == [200, 412]
+
+
+async def test_a_roll_out_is_of_the_deployment_that_was_read(cloud: Cloud) -> None:
+    await cloud.push_bento()
+    await cloud.deploy()
+    tag = await tag_of(cloud, "/deployments/echo")
+    assert tag == await tag_of(cloud, "/deployments/echo/rollout")
+    path, restart = "/deployments/echo/rollout", {"action": "restart"}
+    assert await change(cloud, "POST", path, restart, tag) == (200, "")
+    assert await change(cloud, "POST", path, restart, tag) == (412, "changed_meanwhile")
+    assert len((await cloud.call("GET", f"{OURS}/deployments/echo/revisions"))["items"]) == 2
+
+
+async def test_each_of_the_clients_changes_at_once_makes_its_revision(cloud: Cloud) -> None:
+    await cloud.push_bento()
+    await cloud.deploy()
+    bodies = [{"bento": "echo:v1", "envs": [{"name": "N", "value": str(n)}]} for n in range(6)]
+    await asyncio.gather(*(cloud.call("PUT", "/api/v2/deployments/echo", body) for body in bodies))
+    found = (await cloud.call("GET", f"{OURS}/deployments/echo/revisions"))["items"]
+    assert [one["number"] for one in found] == [7, 6, 5, 4, 3, 2, 1]
+    values = {one["config"]["envs"][0]["value"] for one in found if one["config"]["envs"]}
+    assert values == set("012345")
