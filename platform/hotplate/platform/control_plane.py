@@ -56,7 +56,7 @@ from hotplate.platform.processes.key_file import SECRET_KEYS, KeyFile
 from hotplate.platform.processes.leftovers import end_builds
 from hotplate.platform.processes.ports import is_everywhere, is_free
 from hotplate.platform.processes.role_state import role_states
-from hotplate.platform.settings import PlatformSettings
+from hotplate.platform.settings import ImageCommands, PlatformSettings
 from hotplate.platform.spec.scopes import API, ENDPOINT, METRICS
 from hotplate.platform.store.database import Database
 from hotplate.platform.store.identities import ADMIN, ORGANIZATION
@@ -281,6 +281,7 @@ def _rules(
     """`key` is the installation's: what is derived from it need not be kept."""
     return WorkloadRules(
         revisions_kept=settings.revisions_kept,
+        refuse_commands=settings.image_commands is ImageCommands.REFUSE,
         resources=resources_of,
         policy=policy_from,
         instance_types=types or sizes(supply.most, next(iter(supply.gpu_names), "")),

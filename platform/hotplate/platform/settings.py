@@ -54,6 +54,15 @@ class Cpus(StrEnum):
     """Promised once; a replica that asks for more than there are never starts."""
 
 
+class ImageCommands(StrEnum):
+    """What becomes of the commands of a bento's image, which nobody runs on a machine."""
+
+    SKIP = "skip"
+    """An event of the deployment names them."""
+    REFUSE = "refuse"
+    """The bento is not deployed."""
+
+
 @dataclass(frozen=True)
 class PlatformSettings:
     host: str = "127.0.0.1"
@@ -99,6 +108,8 @@ class PlatformSettings:
     """How many times the CPUs are promised where they are shared."""
     disk_reserve_bytes: int = 0
     """Bytes that uploads, models and environments leave free; 0 = 5 % of a disk, at most 1 GiB."""
+    image_commands: ImageCommands = ImageCommands.SKIP
+    """What becomes of a bento whose image asks for commands or system packages."""
     prometheus_url: str = ""
     """Prometheus that is asked for deployments with `autoscaling/` annotations; empty = none."""
     tls_certificate: str = ""

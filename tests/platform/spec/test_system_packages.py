@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from hotplate.platform.spec.system_packages import skipped
-from tests.support.control_plane.cloud import MANIFEST, Cloud
+from tests.support.control_plane.cloud import MANIFEST, Cloud, Refused
+from tests.support.control_plane.controller_fake import FakeController
 
 ASK = """
 import json
@@ -89,7 +91,7 @@ async def test_each_revision_that_asks_for_it_has_the_event(cloud: Cloud) -> Non
 
     async def told() -> list[str]:
         events = await cloud.call("GET", "/api/v1/hotplate/deployments/chat/events?count=99")
-        return [event["message"] for event in events if event["kind"] == "SystemSkipped"]
+        return [event["message"] for event in events if event["kind"] == "CommandsSkipped"]
 
     (said,) = await told()
     assert "the system packages ffmpeg, which are skipped" in said
@@ -99,3 +101,25 @@ async def test_each_revision_that_asks_for_it_has_the_event(cloud: Cloud) -> Non
     assert await told() == [said, said]
     await cloud.call("PUT", "/api/v2/deployments/chat", {"bento": "echo:v1"})
     assert await told() == [said, said]
+
+
+async def test_a_bento_whose_commands_nobody_would_run_is_refused_where_that_is_set(
+    cloud: Cloud, controller: FakeController
+) -> None:
+    controller.rules = replace(controller.rules, refuse_commands=True)
+    own = ["apt-get update && apt-get install -q -y ca-certificates gnupg2 git"]
+    await cloud.push_bento("echo", "v1", MANIFEST | {"image": {"commands": own}})
+    await cloud.push_bento("echo", "v2", MANIFEST | {"image": {"commands": [*own, "make fast"]}})
+    await cloud.deploy("chat")
+    for call in (
+        cloud.deploy("second", bento="echo:v2"),
+        cloud.call("PUT", "/api/v2/deployments/chat", {"bento": "echo:v2"}),
+    ):
+        with pytest.raises(Refused) as refusal:
+            await call
+        assert refusal.value.status == 400
+        assert refusal.value.message == (
+            "bento: its image asks for the command 'make fast', and this installation runs no "
+            'commands of images (image_commands = "refuse"): install on the machine what the '
+            "service needs, and leave the commands out of the bento"
+        )

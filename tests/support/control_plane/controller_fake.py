@@ -34,6 +34,7 @@ class FakeController:
     """Says `running` as soon as it is asked to, unless `failure` says how roll-outs end."""
 
     def __init__(self, store: Store) -> None:
+        self.rules = RULES
         self._store = store
         self._tasks: set[asyncio.Task[None]] = set()
         self.ready = asyncio.Event()
@@ -115,12 +116,12 @@ class FakeController:
         config: Mapping[str, Any],
         labels: Sequence[Mapping[str, str]],
     ) -> Amounts:
-        return least_amounts(manifest, config, labels, RULES)
+        return least_amounts(manifest, config, labels, self.rules)
 
     def notes(
         self, manifest: Mapping[str, Any], config: Mapping[str, Any]
     ) -> Sequence[tuple[str, str]]:
-        return notes(manifest, config, RULES)
+        return notes(manifest, config, self.rules)
 
     def usage(self, organization: str) -> Amounts:
         return Amounts(replicas=2, cpus=1.5, memory_bytes=3 << 30)

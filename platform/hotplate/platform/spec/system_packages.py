@@ -29,6 +29,28 @@ _NO_PACKAGE = ("-", "Dpkg::")
 
 def skipped(manifest: Mapping[str, Any]) -> str:
     """One sentence on what the author's image asks for and nobody does; "" for nothing."""
+    if not (asked := _asked(manifest)):
+        return ""
+    return (
+        f"its image asks for {asked}, which are skipped: replicas use the system of "
+        "the machine that they run on, so install there what the service needs"
+    )
+
+
+def refused(manifest: Mapping[str, Any]) -> str:
+    """Why a bento is not deployed where what its image asks for is not to be skipped; "" = it asks
+    for nothing."""
+    if not (asked := _asked(manifest)):
+        return ""
+    return (
+        f"its image asks for {asked}, and this installation runs no commands of images "
+        '(image_commands = "refuse"): install on the machine what the service needs, and leave '
+        "the commands out of the bento"
+    )
+
+
+def _asked(manifest: Mapping[str, Any]) -> str:
+    """What stands beside BentoML's own line; "" = nothing."""
     packages: dict[str, None] = {}
     commands = []
     for command in _authors_commands(manifest):
@@ -44,12 +66,7 @@ def skipped(manifest: Mapping[str, Any]) -> str:
         more = len(commands) - SHOWN_COMMANDS
         shown = ", ".join(commands[:SHOWN_COMMANDS]) + (f" and {more} more" if more > 0 else "")
         asked.append(f"the commands {shown}" if len(commands) > 1 else f"the command {shown}")
-    if not asked:
-        return ""
-    return (
-        f"its image asks for {' and '.join(asked)}, which are skipped: replicas use the system of "
-        "the machine that they run on, so install there what the service needs"
-    )
+    return " and ".join(asked)
 
 
 def _authors_commands(manifest: Mapping[str, Any]) -> Iterator[str]:

@@ -18,7 +18,7 @@ from hotplate.platform.instance_type import InstanceType
 from hotplate.platform.spec.annotations import binary_of
 from hotplate.platform.spec.bento_manifest import entry_service
 from hotplate.platform.spec.service_config import merged
-from hotplate.platform.spec.system_packages import skipped
+from hotplate.platform.spec.system_packages import refused, skipped
 from hotplate.platform.store.records import Artifact, Deployment, Revision
 from hotplate.serving.replica.inside.patches.siblings import calling_url
 from hotplate.serving.replica.slots import slots
@@ -60,6 +60,8 @@ class WorkloadRules:
     """Which organizations may be served side by side."""
     revisions_kept: int = 10
     """How many of a deployment's last revisions can be returned to."""
+    refuse_commands: bool = False
+    """Whether a bento is refused whose image has commands that nobody would run."""
     dependency_host: str = "127.0.0.1"
     namespace: str = "default"
     """The API's `kube_namespace`."""
@@ -185,7 +187,8 @@ def notes(
 ) -> list[tuple[str, str]]:
     """What the owner should know of a revision: kind and sentence of each event.
 
-    Raises Invalid where a replica of a service could never run.
+    Raises Invalid where a replica of a service could never run, and where commands of its image
+    are refused.
     """
     events = []
     for name, settings, resources in _sizes(manifest, config, rules):
@@ -194,8 +197,10 @@ def notes(
             raise Invalid(f"services.{name}.{field}: {why}")
         if capped := rules.ceiling.cap_note(resources):
             events.append(("CpusCapped", f"service {name!r} {capped}"))
-    if packages := skipped(manifest):
-        events.append(("SystemSkipped", packages))
+    if rules.refuse_commands and (why := refused(manifest)):
+        raise Invalid(f"bento: {why}")
+    if commands := skipped(manifest):
+        events.append(("CommandsSkipped", commands))
     return events
 
 
