@@ -188,6 +188,7 @@ OURS = {
             "EnvironmentBuilder._owners": ".glob",
             "EnvironmentBuilder._start": ".unlink",
             "EnvironmentBuilder._sweep": ".rename",
+            "EnvironmentBuilder.forget": ".rename",
             "EnvironmentBuilder.manifests": ".glob",
             "_matching": ".glob",
         },

@@ -159,6 +159,7 @@ async def serve(
         node.environments,
         OriginSweep(store.artifacts, blobs, app[UNPACKING], ours=not settings.blobs_url),
         tasks,
+        partial(store.run, store.organizations.names),
         unused_files_s=settings.unused_files_s,
         spare_environments=settings.spare_environments,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 
 import pytest
 
@@ -38,6 +38,10 @@ class FakeEnvironments:
         self.asked.append((wanted, spare))
         return {}
 
+    async def forget(self, organizations: Set[str]) -> Sequence[str]:
+        assert organizations == {"acme"}
+        return []
+
 
 class FakeOrigin:
     def __init__(self) -> None:
@@ -52,6 +56,10 @@ class FakeTasks:
     async def sweep(self) -> None: ...
 
 
+async def organizations() -> Set[str]:
+    return {"acme"}
+
+
 def sweeper_of(
     wanted: Set[str] | None, agent: FakeAgent, environments: FakeEnvironments, origin: FakeOrigin
 ) -> Sweeper:
@@ -61,6 +69,7 @@ def sweeper_of(
         environments,
         origin,
         FakeTasks(),
+        organizations,
         unused_files_s=60,
         spare_environments=2,
     )

@@ -141,7 +141,8 @@ def environments_in(
     memory_bytes = settings.pop("memory_bytes", 4 << 30)
     cgroups = Cgroups(root, memory_bytes, root=folder / "no-such-system")
     builds = Builds(isolation or Isolation(), cgroups, memory_bytes)
-    return EnvironmentBuilder(root, builds, PACKAGES, **settings)
+    packages = settings.pop("packages", PACKAGES)
+    return EnvironmentBuilder(root, builds, packages, **settings)
 
 
 def runtime_of(

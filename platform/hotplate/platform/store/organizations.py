@@ -97,6 +97,11 @@ class Organizations(StorePart):
                 for row, members, deployments in session.execute(query)
             ]
 
+    def names(self) -> set[str]:
+        """Of all, those too whose deployments still end."""
+        with self._database.session() as session:
+            return set(session.scalars(select(OrganizationRow.name)))
+
     def summary(self, organization: Organization) -> OrganizationSummary:
         """Raises NotFound where it has gone."""
         members = _count(MembershipRow.organization_id)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Set
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from typing import Protocol
 
 from hotplate.cache.errors import CacheError
@@ -33,6 +33,8 @@ class SweptEnvironments(Protocol):
 
     async def sweep(self, wanted: Set[str], spare: int) -> Mapping[str, str]: ...
 
+    async def forget(self, organizations: Set[str]) -> Sequence[str]: ...
+
 
 class SweptOrigin(Protocol):
     async def sweep(self, wanted: Set[str]) -> Digests: ...
@@ -43,7 +45,8 @@ class SweptTasks(Protocol):
 
 
 class Sweeper:
-    """`wanted` says which manifests deployments use, or None while that is not known."""
+    """`wanted` says which manifests deployments use, or None while that is not known;
+    `organizations` which there are, with those whose deployments still end."""
 
     def __init__(
         self,
@@ -52,6 +55,7 @@ class Sweeper:
         environments: SweptEnvironments,
         origin: SweptOrigin,
         tasks: SweptTasks,
+        organizations: Callable[[], Awaitable[Set[str]]],
         *,
         unused_files_s: float,
         spare_environments: int,
@@ -61,6 +65,7 @@ class Sweeper:
         self._environments = environments
         self._origin = origin
         self._tasks = tasks
+        self._organizations = organizations
         self._unused_files_s = unused_files_s
         self._spare_environments = spare_environments
 
@@ -85,6 +90,8 @@ class Sweeper:
             gone = await self._environments.sweep(wanted, self._spare_environments)
             for digest, reason in gone.items():
                 log.info("environment %s is removed: %s", digest, reason)
+        for name in await self._environments.forget(await self._organizations()):
+            log.info("environments and packages of %s are removed: its organization is gone", name)
 
     async def sweep_origin(self) -> None:
         """The origin, once; what has been of no use since the last time goes.

@@ -12,6 +12,7 @@ import yaml
 
 from hotplate.serving.replica.environments.builder import Environment, EnvironmentBuilder
 from hotplate.serving.replica.environments.diagnosis import diagnose
+from hotplate.serving.replica.environments.folder import SHARED
 from hotplate.serving.replica.environments.spec import REQUIREMENTS, read_spec
 from hotplate.serving.replica.errors import BentoUnusable, EnvironmentFailed
 from tests.support.replica.bentos import write_bento, write_wheel
@@ -219,6 +220,22 @@ async def test_environments_that_nobody_uses_go_but_for_the_last_used_ones(tmp_p
     assert (await ensure(environments, bentos[1])).built
     await environments.sweep({"bento1"}, spare=0)
     assert {path.name for path in root.iterdir()} == {".used", made[1].digest}
+
+
+async def test_of_an_organization_that_is_gone_nothing_stays(tmp_path: Path) -> None:
+    """Another one of its name finds no environment that was built with what it must not have."""
+    root, packages = tmp_path / "environments", tmp_path / "packages"
+    for name in ("acme", "rival", SHARED):
+        for folder in (root / name / ".used", root / name / "digest", packages / name):
+            folder.mkdir(parents=True)
+            (folder / "file").write_text("of " + name)
+    (packages / ".gone-by-a-kill").mkdir()
+    environments = environments_in(tmp_path, packages=packages)
+    assert await environments.forget({"rival"}) == ["acme"]
+    assert {path.name for path in root.iterdir()} == {"rival", SHARED}
+    assert {path.name for path in packages.iterdir()} == {"rival", SHARED}
+    assert (root / "rival" / "digest" / "file").exists()
+    assert await environments.forget({"rival"}) == []
 
 
 async def test_a_build_sees_package_indexes_but_not_the_platforms_credentials(

@@ -164,6 +164,23 @@ class EnvironmentBuilder:
         gone |= await self._sweep(self._root, wanted, 0)
         return gone
 
+    async def forget(self, organizations: Set[str]) -> list[str]:
+        """Remove all that other organizations than these have here, and what their builds have
+        downloaded: another one of that name must find none of it. Returns their folders' names."""
+        kept = {SHARED, *map(organization_folder, organizations)}
+        building = {path.parent for path in self._building}
+        gone = [one for one in self._owners() if one.name not in kept and one not in building]
+        for owner in gone:
+            # In this moment, and the environments last: a kill leaves what names the rest.
+            with suppress(FileNotFoundError):
+                (self._packages / owner.name).rename(self._packages / f"{_GONE}{uuid.uuid4().hex}")
+            owner.rename(owner.with_name(f"{_GONE}{uuid.uuid4().hex}"))
+        for folder in (self._root, self._packages):
+            for aside in await asyncio.to_thread(_matching, folder, f"{_GONE}*"):
+                with suppress(OSError):
+                    await foreign_folder.aside_for_long(foreign_folder.remove_tree, aside)
+        return [owner.name for owner in gone]
+
     async def close(self) -> None:
         """Stop what is being built."""
         building = list(self._building.values())
@@ -187,7 +204,8 @@ class EnvironmentBuilder:
     def _owners(self) -> Iterator[Path]:
         """The folders of organizations."""
         for used in self._root.glob(f"*/{_USED}"):
-            yield used.parent
+            if not used.parent.name.startswith(_GONE):
+                yield used.parent
 
     async def _sweep(self, owner: Path, wanted: Set[str], spare: int) -> dict[str, str]:
         usage = Usage(owner / _USED)
