@@ -13,6 +13,7 @@ from hotplate.platform.errors import Conflict, NotFound
 from hotplate.platform.spec.bento_manifest import model_tags
 from hotplate.platform.store.audit import record_audit
 from hotplate.platform.store.database import StorePart
+from hotplate.platform.store.list_filter import ALL, ListFilter
 from hotplate.platform.store.records import Artifact, Kind, Repository
 from hotplate.platform.store.tables import (
     ArtifactRow,
@@ -67,16 +68,25 @@ class Artifacts(StorePart):
             return artifact_record(_artifact_row(session, organization_id, kind, name, version))
 
     def page(
-        self, organization_id: int, kind: Kind, name: str = "", start: int = 0, count: int = 100
+        self,
+        organization_id: int,
+        kind: Kind,
+        name: str = "",
+        start: int = 0,
+        count: int | None = 100,
+        wanted: ListFilter = ALL,
     ) -> tuple[list[Artifact], int]:
-        """Versions, newest first, and how many there are. `name` empty = of every repository."""
-        query = (
-            select(ArtifactRow)
-            .join(ArtifactRow.repository)
-            .where(*_of(organization_id, kind, name))
-        )
+        """Versions, newest first, and how many there are. `name` empty = of every repository;
+        `count` None = to the last one. The words of `wanted` are parts of `name:version`."""
+        tag = RepositoryRow.name + ":" + ArtifactRow.version
         with self._database.session() as session:
-            total = session.scalar(select(func.count()).select_from(query.subquery()))
+            query = (
+                select(ArtifactRow)
+                .join(ArtifactRow.repository)
+                .where(*_of(organization_id, kind, name))
+                .where(*wanted.conditions(session, ArtifactRow.labels, tag))
+            )
+            total = session.scalar(query.with_only_columns(func.count(ArtifactRow.id)))
             rows = session.scalars(query.order_by(ArtifactRow.id.desc()).offset(start).limit(count))
             return [artifact_record(row) for row in rows], total or 0
 
@@ -188,14 +198,15 @@ def repository_record(row: RepositoryRow) -> Repository:
     )
 
 
-def artifact_record(row: ArtifactRow) -> Artifact:
+def artifact_record(row: ArtifactRow, *, manifest: bool = True) -> Artifact:
+    """The record; without its `manifest`, which may be large, where nobody needs it."""
     return Artifact(
         id=row.id,
         uid=row.uid,
         repository=repository_record(row.repository),
         version=row.version,
         description=row.description,
-        manifest=row.manifest,
+        manifest=row.manifest if manifest else {},
         labels=tuple(row.labels),
         build_at=row.build_at,
         upload_status=row.upload_status,

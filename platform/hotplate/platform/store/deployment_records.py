@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sqlalchemy import func, or_, select
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, joinedload
 
 from hotplate.platform.store.artifacts import artifact_record
 from hotplate.platform.store.identities import organization_record, user_record
 from hotplate.platform.store.records import Deployment, DesiredState, Revision, RolloutOutcome
-from hotplate.platform.store.tables import DeploymentRow, RevisionRow
+from hotplate.platform.store.tables import ArtifactRow, DeploymentRow, RevisionRow
 
 
 def latest_revision(session: Session, deployment_id: int) -> RevisionRow:
@@ -27,8 +27,12 @@ def deployment_record(session: Session, row: DeploymentRow) -> Deployment:
     return deployment_records(session, [row])[0]
 
 
-def deployment_records(session: Session, rows: Sequence[DeploymentRow]) -> list[Deployment]:
-    """The rows with their latest and serving revisions, in one query for all of them."""
+def deployment_records(
+    session: Session, rows: Sequence[DeploymentRow], *, manifests: bool = True
+) -> list[Deployment]:
+    """The rows with their latest and serving revisions, in one query for all of them; without the
+    `manifests` of their bentos, which are most of what there is to read, where nobody needs them.
+    """
     newest = (
         select(RevisionRow.deployment_id, func.max(RevisionRow.number))
         .where(RevisionRow.deployment_id.in_([row.id for row in rows]))
@@ -40,11 +44,14 @@ def deployment_records(session: Session, rows: Sequence[DeploymentRow]) -> list[
         .join(newest, RevisionRow.deployment_id == newest.c[0])
         .where(or_(RevisionRow.number == newest.c[1], RevisionRow.serving))
         .order_by(RevisionRow.number)
+        .options(
+            *([] if manifests else [joinedload(RevisionRow.bento).defer(ArtifactRow.manifest)])
+        )
     )
     latest: dict[int, Revision] = {}
     serving: dict[int, Revision] = {}
     for revision in wanted:
-        latest[revision.deployment_id] = revision_record(revision)
+        latest[revision.deployment_id] = revision_record(revision, manifest=manifests)
         if revision.serving:
             serving[revision.deployment_id] = latest[revision.deployment_id]
     versions = _versions(session, [row.id for row in rows if row.canary])
@@ -99,13 +106,13 @@ def _joined(
     )
 
 
-def revision_record(row: RevisionRow) -> Revision:
+def revision_record(row: RevisionRow, *, manifest: bool = True) -> Revision:
     return Revision(
         id=row.id,
         uid=row.uid,
         number=row.number,
         config=row.config,
-        bento=artifact_record(row.bento),
+        bento=artifact_record(row.bento, manifest=manifest),
         outcome=RolloutOutcome(row.outcome),
         reason=row.reason,
         log_tail=tuple(row.log_tail),

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import delete, exists, func, select, update
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, aliased
 
 from hotplate.platform.errors import Conflict, NotFound
 from hotplate.platform.store.audit import record_audit
@@ -30,9 +30,16 @@ from hotplate.platform.store.deployment_records import (
     latest_revision,
 )
 from hotplate.platform.store.history import add_event_row
+from hotplate.platform.store.list_filter import ALL, ListFilter
 from hotplate.platform.store.quotas import reserve
 from hotplate.platform.store.records import Deployment, DesiredState, RolloutOutcome, User
-from hotplate.platform.store.tables import ArtifactRow, DeploymentRow, OrganizationRow, RevisionRow
+from hotplate.platform.store.tables import (
+    ArtifactRow,
+    DeploymentRow,
+    OrganizationRow,
+    RepositoryRow,
+    RevisionRow,
+)
 
 __all__ = ["Deployments", "RevisionDraft"]
 
@@ -205,6 +212,49 @@ class Deployments(StorePart):
                 .order_by(DeploymentRow.id.desc())
             )
             return deployment_records(session, rows.all())
+
+    def page(
+        self,
+        organization_id: int,
+        wanted: ListFilter = ALL,
+        start: int = 0,
+        count: int | None = None,
+    ) -> tuple[list[Deployment], int]:
+        """Deployments without their bentos' manifests, newest first, and how many there are.
+
+        `count` None = to the last one. The words of `wanted` are parts of a deployment's name or of
+        the tag of its latest bento.
+        """
+        newest = aliased(RevisionRow)
+        last = (
+            select(func.max(newest.number))
+            .where(newest.deployment_id == DeploymentRow.id)
+            .correlate(DeploymentRow)
+            .scalar_subquery()
+        )
+        tag = (
+            select(RepositoryRow.name + ":" + ArtifactRow.version)
+            .join(ArtifactRow, ArtifactRow.repository_id == RepositoryRow.id)
+            .join(RevisionRow, RevisionRow.bento_id == ArtifactRow.id)
+            .where(RevisionRow.deployment_id == DeploymentRow.id, RevisionRow.number == last)
+            .correlate(DeploymentRow)
+            .scalar_subquery()
+        )
+        with self._database.session() as session:
+            query = (
+                select(DeploymentRow)
+                .where(
+                    DeploymentRow.organization_id == organization_id,
+                    DeploymentRow.wanted != DesiredState.DELETED,
+                    DeploymentRow.parent_id.is_(None),
+                )
+                .where(*wanted.conditions(session, DeploymentRow.labels, DeploymentRow.name, tag))
+            )
+            total = session.scalar(query.with_only_columns(func.count(DeploymentRow.id)))
+            rows = session.scalars(
+                query.order_by(DeploymentRow.id.desc()).offset(start).limit(count)
+            )
+            return deployment_records(session, rows.all(), manifests=False), total or 0
 
     def all(self) -> list[Deployment]:
         """The deployments of all organizations, including deleted ones not yet torn down."""

@@ -322,6 +322,44 @@ async def test_organizations_do_not_see_each_other(cloud: Cloud) -> None:
     assert len((await cloud.call("GET", "/api/v2/deployments"))["items"]) == 1
 
 
+async def test_lists_are_filtered_by_words_and_paged(cloud: Cloud) -> None:
+    for name in ("red-1", "red-2", "blue-1", "per"):
+        labels = [{"key": "team", "value": "a b"}, {"key": "stage", "value": "test"}]
+        await cloud.deploy(name, labels=labels if name == "red-1" else [])
+
+    async def names(query: str) -> list[str]:
+        listed = await cloud.call("GET", f"/api/v2/deployments?cluster=&{query}")
+        assert all(
+            item["latest_revision"]["targets"][0]["bento"]["manifest"] is None
+            for item in listed["items"]
+        )
+        ours = await cloud.call("GET", f"/api/v1/hotplate/deployments?{query}")
+        assert [item["name"] for item in ours] == [item["name"] for item in listed["items"]]
+        return [item["name"] for item in listed["items"]]
+
+    assert await names("q=") == ["per", "blue-1", "red-2", "red-1"]
+    assert await names("q=RED") == ["red-2", "red-1"]
+    assert await names("q=red+d-1") == ["red-1"]
+    assert await names("q=echo:v") == ["per", "blue-1", "red-2", "red-1"]
+    assert await names("q=label:stage=test") == ["red-1"]
+    assert await names("q=label:stage=test+label:stage=other") == []
+    assert await names("q=label:stage=te") == []
+    assert await names("search=blue") == ["blue-1"]
+    assert await names("search=%25") == await names("search=_") == []
+    assert await names("search=a+b") == []
+    assert await names("start=1&count=2") == ["blue-1", "red-2"]
+    assert await names("start=4") == await names("count=0") == []
+    assert await names("count=100000000000000000") == ["per", "blue-1", "red-2", "red-1"]
+    with pytest.raises(Refused, match="NUL") as refused:
+        await cloud.call("GET", "/api/v2/deployments?q=%00")
+    assert refused.value.status == 400
+
+    bentos = "/api/v1/bentos?start=0&count="
+    assert (await cloud.call("GET", f"{bentos}&q=echo"))["total"] == 1
+    assert (await cloud.call("GET", f"{bentos}&q=other"))["items"] == []
+    assert (await cloud.call("GET", f"{bentos}&q=label:a=b"))["total"] == 0
+
+
 async def test_instance_types_are_a_bare_list(cloud: Cloud) -> None:
     types = await cloud.call("GET", "/api/v1/instance_types?cluster=")
     assert [item["display_name"] for item in types] == ["cpu.1", "cpu.2"]

@@ -6,10 +6,11 @@ from aiohttp import web
 
 from hotplate.platform.api.bentocloud import views
 from hotplate.platform.api.web.requests import (
+    COUNT_ANY,
     COUNT_MAX,
     body,
     organization,
-    query_labels,
+    query_filter,
     query_number,
 )
 from hotplate.platform.errors import NotFound
@@ -88,19 +89,18 @@ class ArtifactRoutes:
         return web.json_response(views.listed(items, start, total))
 
     async def _page(self, request: web.Request, name: str) -> tuple[list[views.Json], int, int]:
-        tenant, labels = organization(request).id, query_labels(request)
-        start, count = query_number(request, "start", 0), query_number(request, "count", COUNT_MAX)
-        if not labels:
-            found, total = await self._artifacts.run(
-                self._artifacts.page, tenant, self._kind, name, start, count
-            )
-            return [views.artifact(artifact) for artifact in found], start, total
-        found, _ = await self._artifacts.run(
-            self._artifacts.page, tenant, self._kind, name, 0, COUNT_MAX
+        start = query_number(request, "start", 0, most=COUNT_ANY)
+        count = query_number(request, "count", COUNT_MAX, most=COUNT_ANY)
+        found, total = await self._artifacts.run(
+            self._artifacts.page,
+            organization(request).id,
+            self._kind,
+            name,
+            start,
+            count,
+            query_filter(request),
         )
-        chosen = [a for a in found if labels.items() <= {(p["key"], p["value"]) for p in a.labels}]
-        shown = chosen[start : start + count]
-        return [views.artifact(artifact) for artifact in shown], start, len(chosen)
+        return [views.artifact(artifact) for artifact in found], start, total
 
 
 def collection_path(kind: Kind) -> str:

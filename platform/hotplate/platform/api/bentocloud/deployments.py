@@ -19,12 +19,13 @@ from hotplate.platform.api.bentocloud import views
 from hotplate.platform.api.bentocloud.deployment_source import DeploymentSource
 from hotplate.platform.api.bentocloud.rollout_watchers import BUILDING, RolloutWatchers
 from hotplate.platform.api.web.requests import (
-    COUNT_MAX,
+    COUNT_ANY,
     body,
     caller,
     check_cluster,
     organization,
-    query_labels,
+    query_count,
+    query_filter,
     query_number,
 )
 from hotplate.platform.api.web.settings import ApiSettings
@@ -198,22 +199,23 @@ class DeploymentRoutes:
         return self._answer(request, await self._named(request), BUILDING if builds else "")
 
     async def list_all(self, request: web.Request) -> web.Response:
-        """Newest first; `search` is part of a name, `q` names labels.
+        """Newest first; `q` has labels and words, `search` a word: parts of names and bentos' tags.
 
         `bentoml code` asks for its own first, and would build for minutes before the next call.
         """
         if "is:dev" in request.query.get("q", "").split():
             raise NotImplementedYet(CODE)
-        found = await self._deployments.run(
-            self._deployments.of_organization, organization(request).id
+        start = query_number(request, "start", 0, most=COUNT_ANY)
+        found, total = await self._deployments.run(
+            self._deployments.page,
+            organization(request).id,
+            query_filter(request),
+            start,
+            query_count(request),
         )
-        wanted, search = query_labels(request), request.query.get("search", "")
-        found = [d for d in found if search in d.name and wanted.items() <= _labels(d).items()]
-        start = query_number(request, "start", 0)
-        shown = found[start : start + query_number(request, "count", COUNT_MAX)]
         origin = self._origin(request)
-        items = [self._view(origin, deployment) for deployment in shown]
-        return web.json_response(views.listed(items, start, len(found)))
+        items = [views.without_manifest(self._view(origin, deployment)) for deployment in found]
+        return web.json_response(views.listed(items, start, total))
 
     async def _rolled_out(self, request: web.Request, deployment: Deployment) -> web.Response:
         """The answer to what began a roll-out; it does not wait for it."""
@@ -308,7 +310,3 @@ def _checked_labels(fields: Fields) -> list[dict[str, str]]:
     check_annotations(labels, fields.at("labels"))
     check_label_settings(labels, fields.at("labels"))
     return labels
-
-
-def _labels(deployment: Deployment) -> dict[str, str]:
-    return {label["key"]: label["value"] for label in deployment.labels}

@@ -180,6 +180,14 @@ def _manifest(deployment: Deployment) -> Json:
     return {"dev": False, "routing": routing}
 
 
+def without_manifest(deployment: Json) -> Json:
+    """The same as an item of a list: with its bento's manifest left out, which is large and which
+    no command reads of a list."""
+    for target in deployment["latest_revision"]["targets"]:
+        target["bento"]["manifest"] = None
+    return deployment
+
+
 def origin_of(scheme: str, host: str) -> str:
     """`scheme://host` without a port; IPv6 in brackets."""
     return f"{scheme}://[{host}]" if ":" in host else f"{scheme}://{host}"

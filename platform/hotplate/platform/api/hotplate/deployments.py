@@ -16,7 +16,14 @@ from hotplate.platform.api.bentocloud.deployments import (
     named_deployment,
 )
 from hotplate.platform.api.web.etags import tagged
-from hotplate.platform.api.web.requests import organization, query_number, query_time
+from hotplate.platform.api.web.requests import (
+    COUNT_ANY,
+    organization,
+    query_count,
+    query_filter,
+    query_number,
+    query_time,
+)
 from hotplate.platform.api.web.settings import ApiSettings
 from hotplate.platform.controller.interface import ControllerApi
 from hotplate.platform.store.history import DECISIONS_KEPT
@@ -59,9 +66,16 @@ class DeploymentStatusRoutes:
         return web.json_response({"status": "ok"})
 
     async def list_all(self, request: web.Request) -> web.Response:
-        """`GET /api/v1/hotplate/deployments`: a summary of each, newest first."""
-        found = await self._store.run(
-            self._store.deployments.of_organization, organization(request).id
+        """`GET /api/v1/hotplate/deployments?search=&start=&count=`: a summary of each.
+
+        The newest is the first; `search` is a part of a name or of its bento's tag.
+        """
+        found, _ = await self._store.run(
+            self._store.deployments.page,
+            organization(request).id,
+            query_filter(request),
+            query_number(request, "start", 0, most=COUNT_ANY),
+            query_count(request),
         )
         return web.json_response([self._summary(request, deployment) for deployment in found])
 

@@ -13,6 +13,7 @@ from aiohttp import web
 from hotplate.platform.api.web.access import Access
 from hotplate.platform.errors import BodySlow, Invalid, NotFound
 from hotplate.platform.spec.fields import Fields
+from hotplate.platform.store.list_filter import ListFilter
 from hotplate.platform.store.records import Organization, User
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -21,6 +22,8 @@ ACCESS = web.RequestKey("access", Access)
 """Set by the authentication for every path under `/api/` and `/ws/`."""
 
 COUNT_MAX = 1000
+COUNT_ANY = 10**9
+"""More than there are of anything, and small enough for every database."""
 BODY_S = web.AppKey("body_s", float)
 """How long a JSON body may take to arrive."""
 
@@ -78,14 +81,14 @@ def check_cluster(request: web.Request, ours: str) -> None:
         raise Invalid(f"cluster: there is no {asked!r:.80}; this installation is {ours!r}")
 
 
-def query_number(request: web.Request, name: str, default: int) -> int:
+def query_number(request: web.Request, name: str, default: int, most: int = COUNT_MAX) -> int:
     """A whole number of the query; the client sends an empty string for one that is not set."""
     text = request.query.get(name, "")
     if not text:
         return default
     if not re.fullmatch("[0-9]{1,18}", text):
         raise Invalid(f"{name}: {text!r:.80} is not a whole number")
-    return min(int(text), COUNT_MAX)
+    return min(int(text), most)
 
 
 def query_time(request: web.Request, name: str) -> datetime | None:
@@ -100,8 +103,19 @@ def query_time(request: web.Request, name: str) -> datetime | None:
         raise Invalid(f"{name}: {text!r} is not a time in ISO 8601") from None
 
 
-def query_labels(request: web.Request) -> dict[str, str]:
-    """The `label:key=value` terms of `q`."""
-    query = request.query.get("q", "").split()
-    terms = [term.removeprefix("label:") for term in query if term.startswith("label:")]
-    return {key: value for key, _, value in (term.partition("=") for term in terms)}
+def query_count(request: web.Request) -> int | None:
+    """How many items the query asks for, which may be any number; None = all of them."""
+    text = request.query.get("count", "")
+    return None if not text else query_number(request, "count", 0, most=COUNT_ANY)
+
+
+def query_filter(request: web.Request) -> ListFilter:
+    """The terms of `q`, `label:key=value` or words, and `search`, which is a word too."""
+    terms = request.query.get("q", "").split()
+    named = [term.removeprefix("label:") for term in terms if term.startswith("label:")]
+    labels = {key: value for key, _, value in (term.partition("=") for term in named)}
+    words = [term for term in terms if not term.startswith(("label:", "is:"))]
+    # No database keeps it, so no name has it; PostgreSQL refuses to compare with it.
+    if any("\0" in text for text in (*terms, request.query.get("search", ""))):
+        raise Invalid("q and search: they contain a NUL character; leave it out")
+    return ListFilter(labels, [*words, *filter(None, [request.query.get("search", "")])])
