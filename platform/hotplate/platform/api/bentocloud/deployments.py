@@ -20,6 +20,7 @@ from hotplate.platform.api.bentocloud.deployment_source import DeploymentSource
 from hotplate.platform.api.bentocloud.rollout_watchers import BUILDING, RolloutWatchers
 from hotplate.platform.api.web.requests import (
     COUNT_ANY,
+    COUNT_UNSAID,
     body,
     caller,
     check_cluster,
@@ -211,7 +212,7 @@ class DeploymentRoutes:
             organization(request).id,
             query_filter(request),
             start,
-            query_count(request),
+            COUNT_UNSAID if (count := query_count(request)) is None else count,
         )
         origin = self._origin(request)
         items = [views.without_manifest(self._view(origin, deployment)) for deployment in found]

@@ -22,6 +22,8 @@ ACCESS = web.RequestKey("access", Access)
 """Set by the authentication for every path under `/api/` and `/ws/`."""
 
 COUNT_MAX = 1000
+COUNT_UNSAID = 100
+"""Deployments where the client says no count: it only wants to know then how many there are."""
 COUNT_ANY = 10**9
 """More than there are of anything, and small enough for every database."""
 BODY_S = web.AppKey("body_s", float)
