@@ -12,8 +12,8 @@ from rich.table import Table
 
 from hotplate.deploy.process.printable import printable
 
-WIDTH = 120
-"""Columns of a table at least: a row is one line, also where nobody says how wide it may be."""
+WIDTH = 1000
+"""Columns of a table at most: a row is one line, which a narrower terminal wraps."""
 
 
 def print_json(answer: Any) -> None:
@@ -24,8 +24,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """A row in one line each, with whatever could be taken for a command of the terminal shown."""
     table = Table(box=None, pad_edge=False)
     for column in columns:
-        table.add_column(column)
+        table.add_column(column, no_wrap=True)
     for row in rows:
         table.add_row(*(escape(printable(cell)) for cell in row))
-    width = max(Console().width, WIDTH)
-    Console(highlight=False, soft_wrap=True, width=width).print(table)
+    Console(highlight=False, soft_wrap=True, width=WIDTH).print(table)
