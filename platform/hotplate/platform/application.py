@@ -12,7 +12,6 @@ from aiohttp import web
 from hotplate.cache.errors import CacheError
 from hotplate.cache.store.blobs import BlobStore
 from hotplate.machine.access.middleware import refuse_cross_site
-from hotplate.platform.api.bentocloud import not_implemented
 from hotplate.platform.api.bentocloud.archives.deletions import DeletionRoutes
 from hotplate.platform.api.bentocloud.archives.downloads import DownloadRoutes
 from hotplate.platform.api.bentocloud.archives.transfers import Transfers
@@ -20,6 +19,7 @@ from hotplate.platform.api.bentocloud.archives.unpacking import Unpacking
 from hotplate.platform.api.bentocloud.archives.uploads import UploadRoutes
 from hotplate.platform.api.bentocloud.artifacts import ArtifactRoutes
 from hotplate.platform.api.bentocloud.auth import Auth, answer_errors
+from hotplate.platform.api.bentocloud.code_files import CodeFileRoutes
 from hotplate.platform.api.bentocloud.deployment_source import DeploymentSource
 from hotplate.platform.api.bentocloud.deployments import DeploymentRoutes
 from hotplate.platform.api.bentocloud.hub_models import HubModels
@@ -92,7 +92,7 @@ def make_app(
     app.add_routes(LoginRoutes(store.sign_ins, auth).routes())
     app.add_routes(SignInPages(store.sign_ins, auth, settings).routes())
     app.add_routes(SecretRoutes(store.secrets, settings).routes())
-    app.add_routes(not_implemented.routes())
+    app.add_routes(CodeFileRoutes(store, blobs, unpacking, controller, watchers, settings).routes())
     app.add_routes(InstanceTypeRoutes(controller).routes())
     app.add_routes(OrganizationRoutes(store, controller, settings).routes())
     app.add_routes(KeyRoutes(store.secrets).routes())

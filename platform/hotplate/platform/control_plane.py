@@ -283,6 +283,7 @@ def _rules(
     return WorkloadRules(
         revisions_kept=settings.revisions_kept,
         refuse_commands=settings.image_commands is ImageCommands.REFUSE,
+        dev_idle_s=settings.dev_idle_s,
         resources=resources_of,
         policy=policy_from,
         instance_types=types or sizes(supply.most, next(iter(supply.gpu_names), "")),

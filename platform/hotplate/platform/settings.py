@@ -127,6 +127,9 @@ class PlatformSettings:
 
     revisions_kept: int = 10
     """How many of a deployment's last revisions can be returned to."""
+    dev_idle_s: float = 3600.0
+    """A code space sleeps after so long without a request, a saved file, or 'bentoml code' that
+    watches."""
     unused_files_s: float = 600.0
     """Files that no deployment uses stay unpacked on a node this long after they were used."""
     spare_environments: int = 5
@@ -158,7 +161,7 @@ class PlatformSettings:
             _check(name, value_s, 0 <= value_s <= LONGEST_S, f"0 to {LONGEST_S}")
         days = self.audit_days
         _check("audit_days", days, 0 < days <= 36_500, "more than 0, at most 36500")
-        for name in ("task_results_s", "build_timeout_s"):
+        for name in ("task_results_s", "build_timeout_s", "dev_idle_s"):
             value_s = getattr(self, name)
             _check(name, value_s, 0 < value_s <= LONGEST_S, f"more than 0, at most {LONGEST_S}")
         spare = self.spare_environments

@@ -75,6 +75,8 @@ def filled(there: Installation) -> Installation:
         any_rows.add(connection)
         for statement in (
             f"UPDATE artifacts SET files = '{tree}'",
+            f"UPDATE revisions SET files = '{tree}'",
+            f"UPDATE deployments SET tree = '{tree}'",
             "UPDATE tasks SET input_body = NULL, id = 't' WHERE input_part = 1",
             "UPDATE learnt SET value = 'null' WHERE value IS NOT NULL",
         ):

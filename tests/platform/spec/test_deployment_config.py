@@ -89,7 +89,6 @@ def test_a_config_that_is_sent_back_stays_the_same() -> None:
             {"services": {"Helper": {"envs": [{"name": "HOTPLATE_AGENT_SOCKET", "value": "x"}]}}},
             r"services.Helper.envs\[0\].name: 'HOTPLATE_AGENT_SOCKET' is the platform's own",
         ),
-        ({"dev": True}, "dev: Hotplate does not offer "),
         ({"secrets": ["../hf"]}, r"secrets\[0\]: '../hf' is not a name"),
         ({"access_authorization": "yes"}, "access_authorization: 'yes' is not true or false"),
     ],

@@ -138,6 +138,16 @@ class Cloud(ApiSession):
         tar = tar_of({"bento.yaml": f"name: {name}\nversion: '{version}'\n{more}"})
         await self.call("PUT", f"{versions('bento', name)}/{version}/upload", data=tar)
 
+    async def make_code_space(self, name: str) -> None:
+        """A deployment of `bentoml code`, before any file of it was sent."""
+        dev = MANIFEST | {"dev": True, "image": {"python_version": "3.11"}}
+        await self.register("bento", name, "v1", dev)
+        done = {"status": "success", "reason": "for development"}
+        await self.call("PATCH", f"{versions('bento', name)}/v1/finish_upload", done)
+        await self.call(
+            "POST", "/api/v2/deployments", {"name": name, "bento": f"{name}:v1", "dev": True}
+        )
+
     async def push_parts(self, name: str, version: str, parts: list[bytes]) -> Any:
         """A model in parts; the answer of `finish_upload`."""
         one = f"{versions('model', name)}/{version}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gzip
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -38,6 +38,9 @@ from hotplate.platform.store import schema
 from hotplate.platform.store.database import opening, snapshot
 from hotplate.platform.store.keyring import Keyring, SecretKey, written
 
+NAMES_TREES = (("artifacts", "files"), ("revisions", "files"), ("deployments", "tree"))
+"""Tables, and their columns with digests of manifests; an older schema lacks some."""
+
 
 @dataclass(frozen=True)
 class Installation:
@@ -57,7 +60,7 @@ class _Snapshot:
     files: dict[str, IO[bytes]] = field(default_factory=dict)
     last_ids: dict[str, int] = field(default_factory=dict)
     trees: list[str] = field(default_factory=list)
-    """Digests of the manifests that versions name."""
+    """Digests of the manifests that versions and code spaces name."""
     parts: list[tuple[str, int]] = field(default_factory=list)
     """What of tasks is too large for a row."""
 
@@ -119,7 +122,7 @@ def _read(url: str, folder: Path, stack: ExitStack) -> _Snapshot:
                 found.files[table.name] = file
             found.last_ids = rows.last_ids(connection, tables)
             named = {table.name: table for table in tables}
-            found.trees = list(_trees(connection, named["artifacts"]))
+            found.trees = sorted(_trees(connection, named))
             if "tasks" in named:
                 found.parts = list(_parts(connection, named["tasks"]))
     return found
@@ -140,9 +143,13 @@ def _write(connection: Connection, table: Table, file: IO[bytes]) -> BackedTable
     return BackedTable(count, digest.hexdigest())
 
 
-def _trees(connection: Connection, artifacts: Table) -> Iterator[str]:
-    files = artifacts.c.files
-    yield from connection.scalars(select(files).where(files != "").distinct().order_by(files))
+def _trees(connection: Connection, tables: Mapping[str, Table]) -> set[str]:
+    named = set[str]()
+    for table, column in NAMES_TREES:
+        if column in tables[table].c:
+            digest = tables[table].c[column]
+            named.update(connection.scalars(select(digest).where(digest != "").distinct()))
+    return named
 
 
 def _parts(connection: Connection, tasks: Table) -> Iterator[tuple[str, int]]:

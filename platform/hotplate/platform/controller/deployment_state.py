@@ -46,6 +46,8 @@ TASKS_S = float(NO_TIMEOUT_S)
 """The same of one that is scaled away while a kept task runs on it: as long as a handler may take,
 24 h, for nobody has asked to end it. A replaced one has what its deployment says (`task_drain_s`).
 """
+CODE_DRAIN_S = 1.0
+"""What a code space's replica has: whoever has saved a file waits for the new one's start."""
 
 SEEN = 3
 """How many replicas' logs a deployment without any shows."""
@@ -133,6 +135,8 @@ class DeploymentState:
 
     def patience_s(self, replica: Replica) -> float:
         """How long a replica may finish what it has."""
+        if self.deployment.dev:
+            return CODE_DRAIN_S
         service = self.find(replica.key)
         timeout_s = service.timeout_s if service else 0.0
         if self.deployment.wanted is DesiredState.RUNNING:

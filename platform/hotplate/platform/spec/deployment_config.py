@@ -10,7 +10,6 @@ from hotplate.autoscaler.errors import ScalingInvalid
 from hotplate.platform.errors import Invalid
 from hotplate.platform.spec.bento_manifest import service_names
 from hotplate.platform.spec.fields import Fields, suggestion
-from hotplate.platform.spec.not_offered import CODE
 from hotplate.platform.spec.reason_note import without_reason
 from hotplate.platform.spec.secret_content import secret_names
 from hotplate.platform.spec.service_config import check_overrides, check_service_config, merged
@@ -19,6 +18,11 @@ from hotplate.serving.replica.inside.reserved import is_reserved
 
 COLD_START_MAX_S = 365 * 86400
 """Of a start that takes longer, no status could say when it ends."""
+CODE_SPACE: Mapping[str, Any] = {
+    "scaling": {"min_replicas": 0, "max_replicas": 1, "policy": None},
+    "deployment_strategy": "Recreate",
+}
+"""Of each service of a code space: one replica, which ends before what was saved starts."""
 STRATEGIES = ("RollingUpdate", "Recreate", "RampedSlowRollout", "BestEffortControlledRollout")
 
 
@@ -30,8 +34,6 @@ def deployment_config(
     The same request always gives the same config, and so does a config that is sent back: that
     is how a redeploy without a change is seen. Raises Invalid.
     """
-    if fields.flag("dev"):
-        raise Invalid(f"dev: {CODE}")
     _check_declared(manifest)
     return {
         "access_authorization": fields.flag("access_authorization"),
@@ -60,6 +62,8 @@ def _services(
         if not asked.fields(name).has("scaling"):
             # With flags the client names the entry service only: the others scale like it.
             services[name]["scaling"] = services[names[0]]["scaling"]
+        if manifest.get("dev") is True:
+            services[name] |= CODE_SPACE
     return services
 
 

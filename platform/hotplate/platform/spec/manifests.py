@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from hotplate.platform.errors import Invalid, NotImplementedYet
+from hotplate.platform.errors import Invalid
 from hotplate.platform.spec.bento_manifest import entry_service
 from hotplate.platform.spec.fields import Fields, suggestion
-from hotplate.platform.spec.not_offered import CODE
 from hotplate.platform.spec.variables import variables
 
 SERVICE_NAME_MAX = 128
@@ -19,10 +18,9 @@ SERVICE_NAME_MAX = 128
 
 
 def checked_bento(fields: Fields) -> Mapping[str, Any]:
-    """The object `manifest` of a version of a bento. Raises Invalid, NotImplementedYet."""
+    """The object `manifest` of a version of a bento. Raises Invalid."""
     manifest = _checked(fields)
-    if manifest.flag("dev"):
-        raise NotImplementedYet(CODE)
+    manifest.flag("dev")
     manifest.text("service")
     _check_models(manifest)
     variables(manifest)

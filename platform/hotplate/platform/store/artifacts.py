@@ -178,10 +178,14 @@ class Artifacts(StorePart):
             record_audit(session, f"{repository.kind}.delete", tag)
 
     def named_files(self) -> frozenset[str]:
-        """The manifests that versions name, of every organization: their files are kept."""
+        """The manifests that versions, and code spaces with their revisions, name, of every
+        organization: their files are kept."""
         with self._database.session() as session:
+            columns = ArtifactRow.files, RevisionRow.files, DeploymentRow.tree
             return frozenset(
-                session.scalars(select(ArtifactRow.files).where(ArtifactRow.files != ""))
+                digest
+                for column in columns
+                for digest in session.scalars(select(column).where(column != ""))
             )
 
 

@@ -39,6 +39,8 @@ class RevisionDraft:
     """The name of whoever asks for it."""
     action: str = "deployment.update"
     """As what the audit tells it, unless it is the first."""
+    files: str = ""
+    """Of a code space: digest of the manifest of what it runs; empty = nothing yet."""
 
 
 @dataclass(frozen=True)
@@ -130,6 +132,7 @@ def add_revision(session: Session, row: DeploymentRow, draft: RevisionDraft) -> 
             bento_id=draft.bento_id,
             outcome=RolloutOutcome.DEPLOYING,
             by=draft.by,
+            files=draft.files,
         )
     )
     session.flush()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from sqlalchemy import func, or_, select
 from sqlalchemy.orm import Session, joinedload
@@ -99,6 +100,7 @@ def _joined(
         serving=serving,
         created_at=row.created_at,
         updated_at=row.updated_at,
+        dev=row.dev,
         host=row.host,
         parent_id=row.parent_id,
         canary=row.canary,
@@ -107,12 +109,14 @@ def _joined(
 
 
 def revision_record(row: RevisionRow, *, manifest: bool = True) -> Revision:
+    """A code space's bento has the files that this revision runs."""
+    bento = artifact_record(row.bento, manifest=manifest)
     return Revision(
         id=row.id,
         uid=row.uid,
         number=row.number,
         config=row.config,
-        bento=artifact_record(row.bento, manifest=manifest),
+        bento=replace(bento, files=row.files) if row.files else bento,
         outcome=RolloutOutcome(row.outcome),
         reason=row.reason,
         log_tail=tuple(row.log_tail),

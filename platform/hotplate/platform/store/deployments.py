@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import delete, exists, func, select, update
@@ -59,10 +60,12 @@ class Deployments(StorePart):
         labels: Sequence[Mapping[str, str]] = (),
         host: str = "",
         canary: CanaryDraft = NO_CANARY,
+        *,
+        dev: bool = False,
     ) -> Deployment:
         """A new deployment with its first revision and its own port. `host`: the name by which the
-        client reached the API. Raises Conflict where the name is taken, PortsExhausted,
-        QuotaExceeded."""
+        client reached the API; `dev`: it is a code space. Raises Conflict where the name is taken,
+        PortsExhausted, QuotaExceeded."""
 
         def add(session: Session) -> Deployment:
             if _by_name(session, creator.organization.id, name) is not None:
@@ -79,6 +82,7 @@ class Deployments(StorePart):
                 status="deploying",
                 labels=list(labels),
                 host=host,
+                dev=dev,
             )
             session.add(row)
             session.flush()
@@ -112,7 +116,7 @@ class Deployments(StorePart):
         """
 
         def change(session: Session) -> tuple[Deployment, bool]:
-            row = _existing_row(session, deployment_id)
+            row = existing_row(session, deployment_id)
             reserve(session, row, draft.least)
             latest = latest_revision(session, row.id)
             same = latest.bento_id == draft.bento_id and latest.config == draft.config
@@ -129,7 +133,10 @@ class Deployments(StorePart):
             if same and is_running and not force:
                 record_audit(session, draft.action, row.name, changes)
                 return deployment_record(session, row), False
-            number = add_revision(session, row, draft)
+            # A code space with the same bento goes on with the files that it has; another bento
+            # may need others, which its client sends next.
+            files = draft.files or (latest.files if latest.bento_id == draft.bento_id else "")
+            number = add_revision(session, row, replace(draft, files=files))
             changes |= {"revision": number, "bento": _bento(session, draft)}
             record_audit(session, draft.action, row.name, changes)
             wake_versions(session, row)
@@ -143,7 +150,7 @@ class Deployments(StorePart):
     def terminate(self, deployment_id: int) -> Deployment:
         """Stop the replicas and keep the deployment. Raises NotFound where it was deleted."""
         with self._database.session() as session:
-            row = _existing_row(session, deployment_id)
+            row = existing_row(session, deployment_id)
             if row.wanted != DesiredState.TERMINATED:
                 row.wanted, row.status, row.reason = DesiredState.TERMINATED, "terminating", ""
                 add_event_row(session, row.id, "Terminated", "its replicas will be stopped")
@@ -155,7 +162,7 @@ class Deployments(StorePart):
     def delete(self, deployment_id: int) -> Deployment:
         """Tear the deployment down and forget it; its name is free at once. Raises NotFound."""
         with self._database.session() as session:
-            row = _existing_row(session, deployment_id)
+            row = existing_row(session, deployment_id)
             row.wanted, row.status, row.reason = DesiredState.DELETED, "terminating", ""
             add_event_row(session, row.id, "Deleted", "it will be torn down")
             record_audit(session, "deployment.delete", row.name)
@@ -314,7 +321,8 @@ def _by_name(session: Session, organization_id: int, name: str) -> DeploymentRow
     )
 
 
-def _existing_row(session: Session, deployment_id: int) -> DeploymentRow:
+def existing_row(session: Session, deployment_id: int) -> DeploymentRow:
+    """Raises NotFound."""
     row = session.get(DeploymentRow, deployment_id)
     if row is None or row.wanted == DesiredState.DELETED:
         raise NotFound("the deployment was deleted in the meantime; create it again")

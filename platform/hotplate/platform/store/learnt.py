@@ -4,17 +4,26 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import delete
+from sqlalchemy import JSON, delete
+from sqlalchemy.orm import Mapped, mapped_column
 
 from hotplate.platform.store.audit import record_audit
 from hotplate.platform.store.database import StorePart
-from hotplate.platform.store.tables import LearntRow
+from hotplate.platform.store.tables import Table
 
 
 def of_deciders(deployment: str) -> str:
     """How the keys begin under which lies what the deciders of that deployment (its uid) have
     learnt; the name of the service follows."""
     return f"decider/{deployment}/"
+
+
+class LearntRow(Table):
+    """What the autoscaler has learnt, so that a restart does not forget it."""
+
+    __tablename__ = "learnt"
+    key: Mapped[str] = mapped_column(primary_key=True)
+    value: Mapped[Any] = mapped_column(JSON)
 
 
 class LearntValues(StorePart):

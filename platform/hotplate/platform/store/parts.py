@@ -18,6 +18,7 @@ from typing import ParamSpec, TypeVar
 
 from hotplate.platform.store.artifacts import Artifacts
 from hotplate.platform.store.audit import Audit
+from hotplate.platform.store.code_files import CodeFiles
 from hotplate.platform.store.database import Database
 from hotplate.platform.store.deployment_ports import AllocatePort, lowest_free_port
 from hotplate.platform.store.deployments import Deployments
@@ -61,6 +62,7 @@ class Store:
         self.uploads = Uploads(database)
         self.deployments = Deployments(database, allocate_port)
         self.revisions = Revisions(database, allocate_port)
+        self.code_files = CodeFiles(database)
         self.history = History(database)
         self.tasks = Tasks(database)
         self.learnt = LearntValues(database)

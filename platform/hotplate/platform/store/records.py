@@ -193,7 +193,12 @@ class Artifact:
     @property
     def usable(self) -> bool:
         """Whether a deployment can be made with it."""
-        return bool(self.files) or self.hugging_face
+        return bool(self.files) or self.hugging_face or self.dev
+
+    @property
+    def dev(self) -> bool:
+        """A bento of a code space, which is never packed: its files come one by one."""
+        return self.manifest.get("dev") is True
 
 
 @dataclass(frozen=True)
@@ -249,6 +254,8 @@ class Deployment:
     """The revision that answers now; None before the first one is ready."""
     created_at: datetime
     updated_at: datetime
+    dev: bool = False
+    """Whether it is a code space: `bentoml code` sends its files one by one."""
     host: str = ""
     """By which whoever asked for its latest revision has reached the API; empty = not known."""
     parent_id: int | None = None

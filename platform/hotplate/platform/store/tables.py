@@ -308,6 +308,8 @@ class DeploymentRow(Table):
     """The deployment of which it is a version, where that has a canary. It may be gone already."""
     canary: Mapped[dict[str, Any]] = mapped_column(default=dict)
     """How requests are chosen for its versions (`store/canaries.py`); empty = there are none."""
+    dev: Mapped[bool] = mapped_column(default=False)
+    tree: Mapped[str] = mapped_column(default="")
     created_at: Mapped[datetime] = mapped_column(default=utc_now)
     updated_at: Mapped[datetime] = mapped_column(default=utc_now, onupdate=utc_now)
     organization: Mapped[OrganizationRow] = relationship(lazy="joined", innerjoin=True)
@@ -335,6 +337,7 @@ class RevisionRow(Table):
     serving: Mapped[bool] = mapped_column(default=False)
     by: Mapped[str] = mapped_column(default="")
     """The name of whoever asked for it."""
+    files: Mapped[str] = mapped_column(default="")
     paused: Mapped[bool] = mapped_column(default=False)
     progress: Mapped[dict[str, Any]] = mapped_column(default=dict)
     """How far its roll-out has come."""
@@ -421,14 +424,6 @@ class TaskRow(Table):
     answer_body: Mapped[bytes | None]
     answer_bytes: Mapped[int] = mapped_column(BigInteger, default=0)
     answer_part: Mapped[int] = mapped_column(default=0)
-
-
-class LearntRow(Table):
-    """What the autoscaler has learnt, so that a restart does not forget it."""
-
-    __tablename__ = "learnt"
-    key: Mapped[str] = mapped_column(primary_key=True)
-    value: Mapped[Any] = mapped_column(JSON)
 
 
 class AuditRow(Table):

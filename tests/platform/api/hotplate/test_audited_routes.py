@@ -41,6 +41,15 @@ CHANGES = {
     ("DELETE", DEPLOYMENT): Change("deployment.delete", "echo"),
     ("POST", f"{DEPLOYMENT}/terminate"): Change("deployment.terminate", "echo"),
     ("PUT", f"{DEPLOYMENT}/void_update"): Change("deployment.update", "echo"),
+    ("POST", f"{DEPLOYMENT}/files"): Change(
+        "deployment.files",
+        "space",
+        {"files": [{"path": "service.py", "b64_encoded_content": ""}]},
+        path={"name": "space"},
+    ),
+    ("DELETE", f"{DEPLOYMENT}/files"): Change(
+        "deployment.files", "space", {"paths": ["service.py"]}, path={"name": "space"}
+    ),
     ("POST", f"{OURS}/deployments/{{name}}/rollout"): Change(
         "rollout.restart", "echo", {"action": "restart"}
     ),
@@ -121,6 +130,7 @@ async def operator(cloud: Cloud, controller: FakeController) -> AsyncIterator[Cl
         await operator.push_bento(version="v2")
         await operator.register("model", "echo", "v1")
         await operator.deploy()
+        await operator.make_code_space("space")
         await controller.settled()
         await operator.call("POST", "/api/v1/org_secrets", {"name": "hf", "content": SECRET})
         yield operator

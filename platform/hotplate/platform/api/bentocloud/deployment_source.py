@@ -40,7 +40,8 @@ class DeploymentSource:
             bento = await self._usable(organization, Kind.BENTO, tag, "bento")
         for model in model_tags(bento.manifest):
             await self._usable(organization, Kind.MODEL, model, f"bento '{bento.tag}'")
-        await self._hub_models.check(bento)
+        if bento.files:  # those of a code space come later, and its replicas check them
+            await self._hub_models.check(bento)
         return bento
 
     async def _usable(

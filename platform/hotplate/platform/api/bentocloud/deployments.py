@@ -31,7 +31,7 @@ from hotplate.platform.api.web.requests import (
 )
 from hotplate.platform.api.web.settings import ApiSettings
 from hotplate.platform.controller.interface import ControllerApi
-from hotplate.platform.errors import NotImplementedYet
+from hotplate.platform.errors import Invalid
 from hotplate.platform.log_format import events
 from hotplate.platform.processes.ports import is_everywhere
 from hotplate.platform.spec.annotations import check_annotations
@@ -40,7 +40,6 @@ from hotplate.platform.spec.deployment_config import deployment_config
 from hotplate.platform.spec.fields import Fields
 from hotplate.platform.spec.label_settings import check_label_settings
 from hotplate.platform.spec.names import check_deployment_name, invent_deployment_name
-from hotplate.platform.spec.not_offered import CODE
 from hotplate.platform.store.canaries import NO_CANARY, CanaryDraft
 from hotplate.platform.store.deployments import Deployments, RevisionDraft
 from hotplate.platform.store.records import Artifact, Deployment, User
@@ -85,6 +84,8 @@ class DeploymentRoutes:
         await self._controller.admit(organization(request).name)
         fields = await body(request)
         bento = await self._source.bento(organization(request), fields.text("bento"))
+        dev = fields.flag("dev")
+        _check_packed(bento, dev=dev)
         config = deployment_config(fields, bento.manifest, self._instance_types())
         if fields.has("name"):
             name = check_deployment_name("name", fields.text("name"))
@@ -99,6 +100,7 @@ class DeploymentRoutes:
             labels,
             host=request.url.host or "",
             canary=await self._canary(request, fields, config, labels),
+            dev=dev,
         )
         return await self._rolled_out(request, deployment)
 
@@ -108,6 +110,7 @@ class DeploymentRoutes:
         await self._controller.admit(organization(request).name)
         fields = await body(request)
         bento = await self._source.bento(organization(request), fields.text("bento"))
+        _check_packed(bento, dev=deployment.dev)
         config = deployment_config(fields, bento.manifest, self._instance_types())
         labels = _checked_labels(fields) if fields.has("labels") else None
         kept = deployment.labels if labels is None else labels
@@ -153,6 +156,7 @@ class DeploymentRoutes:
         drafts = {}
         for name, version in asked.versions.items():
             bento = await self._source.bento(organization(request), version.text("bento"))
+            _check_packed(bento, dev=False)
             config = deployment_config(version, bento.manifest, self._instance_types())
             config |= {"access_authorization": main["access_authorization"]}
             drafts[name] = self._draft(bento, config, labels, caller(request))
@@ -195,17 +199,22 @@ class DeploymentRoutes:
         """The first question after a roll-out began is held until it ended: the client asks
         every 10 s only, and a warm start takes less than one."""
         deployment = await self._named(request)
+        if deployment.dev:  # its client asks between two saves, and sends nothing meanwhile
+            return self._answer(request, deployment)
         stock = CLIENT_HEADER in request.headers
         builds = await self._watchers.hold(deployment.id, stock=stock)
         return self._answer(request, await self._named(request), BUILDING if builds else "")
 
     async def list_all(self, request: web.Request) -> web.Response:
         """Newest first; `q` has labels and words, `search` a word: parts of names and bentos' tags.
-
-        `bentoml code` asks for its own first, and would build for minutes before the next call.
-        """
+        `is:dev`: code spaces only, with their bentos' manifests, which the client compares."""
         if "is:dev" in request.query.get("q", "").split():
-            raise NotImplementedYet(CODE)
+            mine = await self._deployments.run(
+                self._deployments.of_organization, organization(request).id
+            )
+            origin = self._origin(request)
+            items = [self._view(origin, each) for each in mine if each.dev]
+            return web.json_response(views.listed(items, 0, len(items)))
         start = query_number(request, "start", 0, most=COUNT_ANY)
         found, total = await self._deployments.run(
             self._deployments.page,
@@ -260,14 +269,17 @@ def revision_draft(
     config: Mapping[str, Any],
     labels: Sequence[Mapping[str, str]],
     user: User,
+    files: str = "",
 ) -> RevisionDraft:
-    """What `user` asks for. Raises Invalid where a replica could never run."""
+    """What `user` asks for; `files` are what a code space runs. Raises Invalid where a
+    replica could never run."""
     return RevisionDraft(
         bento.id,
         config,
         least=controller.least(bento.manifest, config, labels),
         notes=controller.notes(bento.manifest, config),
         by=user.name,
+        files=files,
     )
 
 
@@ -311,3 +323,17 @@ def _checked_labels(fields: Fields) -> list[dict[str, str]]:
     check_annotations(labels, fields.at("labels"))
     check_label_settings(labels, fields.at("labels"))
     return labels
+
+
+def _check_packed(bento: Artifact, *, dev: bool) -> None:
+    """Raises Invalid for a bento that is not packed, and of a code space for one that is."""
+    if bento.dev and not dev:
+        raise Invalid(
+            f"bento: '{bento.tag}' was made by 'bentoml code' and has no files of its own; push "
+            "one that is built: bentoml build --push"
+        )
+    if dev and not bento.dev:
+        raise Invalid(
+            f"bento: '{bento.tag}' is packed, and a code space runs what 'bentoml code' sends it; "
+            "deploy it under a name of its own: bentoml deploy"
+        )

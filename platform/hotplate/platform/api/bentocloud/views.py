@@ -170,14 +170,14 @@ def deployment(deployment: Deployment, origin: str, cluster_name: str) -> Json:
 def _manifest(deployment: Deployment) -> Json:
     """With a canary, how requests are chosen: the client looks up the weight of each target."""
     if not deployment.canary:
-        return {"dev": False}
+        return {"dev": deployment.dev}
     weights = deployment.canary["weights"]
     routing = {
         "route_type": deployment.canary["route_type"],
         "route_by": deployment.canary["route_by"] or None,
         "weights": {MAIN: 100 - sum(weights.values()), **weights},
     }
-    return {"dev": False, "routing": routing}
+    return {"dev": deployment.dev, "routing": routing}
 
 
 def without_manifest(deployment: Json) -> Json:

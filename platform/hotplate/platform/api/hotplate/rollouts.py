@@ -169,6 +169,8 @@ class RolloutRoutes:
         draft = revision_draft(
             self._controller, bento, like.config, deployment.labels, caller(request)
         )
+        if deployment.dev:
+            draft = replace(draft, files=like.bento.files)
         after, _ = await self._store.run(
             self._store.deployments.update,
             deployment.id,

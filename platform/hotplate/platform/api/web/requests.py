@@ -56,15 +56,16 @@ def check_characters(request: web.Request) -> None:
             raise Invalid(f"{name!r:.80}: it has a NUL character; leave that out")
 
 
-async def body(request: web.Request) -> Fields:
-    """The request's JSON object. Raises Invalid and BodySlow."""
+async def body(request: web.Request, limit_bytes: int = 0) -> Fields:
+    """The request's JSON object, of up to `limit_bytes`; 0 = as all others. Raises Invalid and
+    BodySlow, and aiohttp's error for one that is too large."""
     coding = request.headers.get("Content-Encoding", "identity")
     if coding != "identity":
         raise Invalid(f"Content-Encoding: {coding!r} is not accepted; send the body as it is")
     limit_s = request.app[BODY_S]
     try:
         async with asyncio.timeout(limit_s):
-            data = await request.read()
+            data = await (_large(request, limit_bytes) if limit_bytes else request.read())
     except TimeoutError as exc:
         raise BodySlow(f"body: not all of it came in {limit_s:g} s; send it again") from exc
     try:
@@ -74,6 +75,15 @@ async def body(request: web.Request) -> Fields:
     except (ValueError, RecursionError) as exc:
         raise Invalid(f"body: it is not JSON ({exc})") from exc
     return Fields(value)
+
+
+async def _large(request: web.Request, limit_bytes: int) -> bytes:
+    data = bytearray()
+    async for piece in request.content.iter_any():
+        data += piece
+        if len(data) > limit_bytes:
+            raise web.HTTPRequestEntityTooLarge(max_size=limit_bytes, actual_size=len(data))
+    return bytes(data)
 
 
 def check_cluster(request: web.Request, ours: str) -> None:

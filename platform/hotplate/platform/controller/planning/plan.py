@@ -27,6 +27,7 @@ from hotplate.platform.controller.planning.workloads import Service, called_by
 from hotplate.platform.controller.rollouts.strategies import Shift
 from hotplate.platform.store.records import DesiredState, RolloutOutcome
 
+NO_FILES = "it waits for its files, which 'bentoml code' sends"
 START_ATTEMPTS = 3
 """A revision has failed when a replica crashed this often before it was ever ready. A deterministic
 error repeats at once; a temporary one, such as a slow download, gets two more attempts."""
@@ -62,6 +63,10 @@ def plan(observed: Observed) -> NextStep:
     deployment = observed.deployment
     if deployment.wanted is not DesiredState.RUNNING:
         return _teardown(observed)
+    if _lacks_files(observed):
+        targets = _serving_counts(observed)
+        scales, draining = _steps(observed, targets)
+        return NextStep(scales, draining, "deploying", NO_FILES, targets=targets)
     rollout = _rollout(observed)
     verdict = _verdict(observed, rollout)
     desired = _targets(observed, rollout, verdict)
@@ -76,6 +81,8 @@ def desired_counts(observed: Observed) -> dict[WorkloadKey, int]:
     """How many replicas of each workload there should be, before quotas."""
     if observed.deployment.wanted is not DesiredState.RUNNING:
         return {}
+    if _lacks_files(observed):
+        return _serving_counts(observed)
     rollout = _rollout(observed)
     return _targets(observed, rollout, _verdict(observed, rollout))
 
@@ -110,6 +117,20 @@ def _teardown(observed: Observed) -> NextStep:
     if remaining:
         return NextStep(scales, draining, "terminating", f"{counted(remaining)} finishing requests")
     return NextStep(scales, draining, "terminated", "it was terminated", is_gone=deleted)
+
+
+def _lacks_files(observed: Observed) -> bool:
+    """Whether a code space's client has still to send what the latest revision runs."""
+    return observed.deployment.dev and not observed.deployment.latest.bento.files
+
+
+def _serving_counts(observed: Observed) -> dict[WorkloadKey, int]:
+    """What there is goes on as it is."""
+    serving = observed.deployment.serving
+    services = observed.services[serving.number] if serving is not None else ()
+    wanted = {s.workload.key: observed.desired.get(s.workload.key, 0) for s in services}
+    called = called_by(services, [key.service for key, count in wanted.items() if count])
+    return {key: max(count, key.service in called) for key, count in wanted.items()}
 
 
 def _rollout(observed: Observed) -> Shifted | None:

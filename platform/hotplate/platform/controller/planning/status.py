@@ -24,7 +24,24 @@ def status_of(
     phase: Phase | None = None,
 ) -> tuple[str, str]:
     """Status and sentence. `desired`: how many replicas each workload would have without quotas;
-    `phase`: of the roll-out that is under way."""
+    `phase`: of the roll-out that is under way.
+
+    A code space whose code fails only says so in its sentence: `bentoml code` gives up at `failed`
+    and `unhealthy`, and the next save is to repair it.
+    """
+    status, reason = _status_of(observed, verdict, desired, phase)
+    if observed.deployment.dev and status in ("failed", "unhealthy"):
+        serves = observed.deployment.serving is not None
+        return "running" if serves else "deploying", reason
+    return status, reason
+
+
+def _status_of(
+    observed: Observed,
+    verdict: RolloutVerdict | None,
+    desired: Mapping[WorkloadKey, int],
+    phase: Phase | None,
+) -> tuple[str, str]:
     deployment = observed.deployment
     latest = deployment.latest
     if verdict is not None and verdict.outcome is RolloutOutcome.FAILED:

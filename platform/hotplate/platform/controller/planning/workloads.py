@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hotplate.autoscaler.policy import Policy
@@ -62,6 +62,8 @@ class WorkloadRules:
     """How many of a deployment's last revisions can be returned to."""
     refuse_commands: bool = False
     """Whether a bento is refused whose image has commands that nobody would run."""
+    dev_idle_s: float = 3600.0
+    """A code space sleeps after so long without requests."""
     dependency_host: str = "127.0.0.1"
     namespace: str = "default"
     """The API's `kube_namespace`."""
@@ -123,6 +125,9 @@ def _service(
         if dependency.get("service")
     )
     secret = rules.secret(revision)
+    policy = rules.policy(settings.get("scaling") or {}, slots(config, has_tasks).number)
+    if deployment.dev:
+        policy = replace(policy, scale_down_window_s=rules.dev_idle_s)
     timeout_s = float((config.get("traffic") or {}).get("timeout") or 60)
     workload = Workload(
         key=WorkloadKey(deployment.organization.name, deployment.name, revision.number, name),
@@ -145,7 +150,7 @@ def _service(
     )
     return Service(
         workload,
-        rules.policy(settings.get("scaling") or {}, slots(config, has_tasks).number),
+        policy,
         dependencies,
         timeout_s,
         has_tasks=has_tasks,

@@ -126,6 +126,9 @@ class UploadRoutes:
             reason = fields.text("reason", "") or "the client gave up the upload"
             artifact = await self._store.run(self._store.uploads.fail, artifact.id, reason)
             return web.json_response(views.artifact(artifact))
+        if artifact.dev and not artifact.files:  # its files come one by one, to its deployment
+            artifact = await self._store.run(self._store.uploads.finish, artifact.id, "", 0)
+            return web.json_response(views.artifact(artifact))
         if not self._unpacking.busy(artifact.id) and artifact.upload_status == "uploading":
             await self._unpack_what_is_there(artifact)
         artifact = await self._unpacking.wait(artifact, self._settings.unpack_wait_s)

@@ -12,9 +12,9 @@ from hotplate.platform.api.bentocloud.rollout_watchers import RolloutWatchers
 from hotplate.platform.api.web.requests import organization
 from hotplate.platform.api.web.settings import ApiSettings
 from hotplate.platform.controller.interface import ControllerApi
-from hotplate.platform.spec.bento_manifest import entry_service
+from hotplate.platform.spec.bento_manifest import entry_service, service_names
 from hotplate.platform.store.deployments import Deployments
-from hotplate.platform.store.records import Deployment
+from hotplate.platform.store.records import Deployment, DesiredState
 
 BUILDER = "builder"
 PHASES = {"pending": "Pending", "starting": "Pending", "failed": "Failed"}
@@ -59,11 +59,23 @@ class Pods:
 
         async def found() -> list[dict[str, Any]]:
             deployment = await named_deployment(self._deployments, request)
+            if deployment.dev:
+                return self._code_space(deployment)
             replicas = self._controller.live(deployment.id)["replicas"]
             pods = [self._replica(deployment, replica) for replica in replicas]
             return [self._builder(deployment), *pods]
 
         return await answered(request, found)
+
+    def _code_space(self, deployment: Deployment) -> list[dict[str, Any]]:
+        """One for each service, which is there before anything runs and outlives its replicas: the
+        client sends its files once it has seen one run, and looks for pods only then."""
+        if deployment.wanted is not DesiredState.RUNNING:
+            return []
+        return [
+            self._service_pod(deployment, service, service, "running", deployment.reason)
+            for service in service_names(deployment.latest.bento.manifest)
+        ]
 
     def _builder(self, deployment: Deployment) -> dict[str, Any]:
         return self._pod(deployment, BUILDER, BUILDER, "running", deployment.reason) | {
@@ -71,12 +83,16 @@ class Pods:
         }
 
     def _replica(self, deployment: Deployment, replica: dict[str, Any]) -> dict[str, Any]:
-        service = replica["service"]
+        return self._service_pod(
+            deployment, replica["id"], replica["service"], replica["state"], replica["reason"]
+        )
+
+    def _service_pod(
+        self, deployment: Deployment, name: str, service: str, state: str, reason: str
+    ) -> dict[str, Any]:
         entry = service == entry_service(deployment.latest.bento.manifest)
         component = "api-server" if entry else "runner"
-        return self._pod(
-            deployment, replica["id"], service, replica["state"], replica["reason"]
-        ) | {
+        return self._pod(deployment, name, service, state, reason) | {
             "labels": {
                 "yatai.ai/bento-function-component-type": component,
                 **_bento_labels(deployment),

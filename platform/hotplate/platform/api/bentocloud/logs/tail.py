@@ -12,10 +12,11 @@ import base64
 import json
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from aiohttp import WSMsgType, web
 
+from hotplate.deploy.errors import UnknownReplica
 from hotplate.deploy.process.printable import printable
 from hotplate.platform.api.bentocloud.logs.pods import BUILDER
 from hotplate.platform.api.bentocloud.logs.rollout_text import RolloutText
@@ -25,8 +26,10 @@ from hotplate.platform.api.web.requests import COUNT_MAX, organization
 from hotplate.platform.controller.interface import UNSEEN, ControllerApi, Rollout
 from hotplate.platform.errors import Invalid, NotFound, PlatformError
 from hotplate.platform.log_lines import fresh
+from hotplate.platform.spec.bento_manifest import service_names
 from hotplate.platform.spec.fields import Fields
 from hotplate.platform.store.deployments import Deployments
+from hotplate.platform.store.records import DesiredState
 
 LOOK_S = 0.3
 """Between two looks at a log."""
@@ -47,6 +50,8 @@ class LogSource:
     """`builder` = not a replica, but its roll-out."""
     lines: int
     """How many of those that are there already."""
+    is_service: bool = False
+    """Of a code space: not a replica, but all of a service's, one after another."""
 
 
 class Tail:
@@ -74,6 +79,8 @@ class Tail:
             if source.replica == BUILDER:
                 with self._watchers.follows(source.deployment_id):
                     await self._send(socket, self._rollout(source))
+            elif source.is_service:
+                await self._send(socket, self._service(source))
             else:
                 await self._send(socket, self._replica(source))
         except PlatformError as error:
@@ -98,9 +105,10 @@ class Tail:
         tenant = organization(request).id
         deployment = await self._deployments.run(self._deployments.find, tenant, name)
         replicas = self._controller.live(deployment.id)["replicas"]
-        if replica != BUILDER and replica not in (one["id"] for one in replicas):
+        service = deployment.dev and replica in service_names(deployment.latest.bento.manifest)
+        if not service and replica != BUILDER and replica not in (one["id"] for one in replicas):
             raise NotFound(f"pod_name: deployment {name!r} has no replica {replica!r} now")
-        return LogSource(deployment.id, replica, min(lines, COUNT_MAX))
+        return LogSource(deployment.id, replica, min(lines, COUNT_MAX), is_service=service)
 
     async def _send(self, socket: web.WebSocketResponse, texts: AsyncGenerator[str, None]) -> None:
         """Text by text; what the client sends meanwhile are heartbeats."""
@@ -132,6 +140,32 @@ class Tail:
         if rollout is not UNSEEN:
             return False
         return await self._deployments.run(self._deployments.get, deployment_id) is None
+
+    async def _service(self, source: LogSource) -> AsyncGenerator[str, None]:
+        """What holds the code space up, its builds, and its replicas, until it ends."""
+        text, seen = RolloutText(source.lines), dict[str, list[str]]()
+        try:
+            while await self._is_wanted(source.deployment_id):
+                rollout = self._controller.rollout(source.deployment_id)
+                yield await asyncio.to_thread(text.next, replace(rollout, failed=False))
+                replicas = self._controller.live(source.deployment_id)["replicas"]
+                mine = [one["id"] for one in replicas if one["service"] == source.replica]
+                for replica in dict.fromkeys([*list(seen)[-1:], *mine]):
+                    with suppress(UnknownReplica):
+                        logs = await self._controller.logs(
+                            source.deployment_id, replica, source.lines
+                        )
+                        lines = logs.get(replica, [])
+                        new = fresh(seen.get(replica, []), lines)
+                        yield "".join(f"{printable(line)}\n" for line in new)
+                        seen[replica] = lines
+                await asyncio.sleep(LOOK_S)
+        finally:
+            text.close()
+
+    async def _is_wanted(self, deployment_id: int) -> bool:
+        deployment = await self._deployments.run(self._deployments.get, deployment_id)
+        return deployment is not None and deployment.wanted is DesiredState.RUNNING
 
     async def _replica(self, source: LogSource) -> AsyncGenerator[str, None]:
         """Until it is gone."""
