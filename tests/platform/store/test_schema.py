@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from alembic.script import ScriptDirectory
@@ -14,6 +15,7 @@ from sqlalchemy.exc import IntegrityError
 from hotplate.platform.errors import StoreFailed
 from hotplate.platform.store import schema
 from hotplate.platform.store.database import Database, opening
+from hotplate.platform.store.tables import Table
 from tests.support.control_plane import any_rows
 
 
@@ -52,6 +54,25 @@ def test_every_revision_is_reached_downwards_and_upwards_and_what_it_has_survive
     with engine.begin() as connection:
         assert schema.read(connection) == schema.Schema("", "")
         assert any_rows.tables(connection) == []
+
+
+@pytest.mark.sqlite
+def test_no_way_up_or_down_lets_sqlite_give_an_id_out_again(tmp_path: Path) -> None:
+    """Others hold ids of deployments, revisions and lines of the audit while their rows go."""
+    never = {
+        table.name
+        for table in Table.metadata.tables.values()
+        if table.dialect_options["sqlite"].get("autoincrement")
+    }
+    with opening(f"sqlite:///{tmp_path}/hotplate.db") as engine:
+        pass
+    for way in (schema.head(), "0004", schema.head()):
+        schema.migrate(engine, way)
+    with engine.begin() as connection:
+        rows = connection.execute(text("SELECT name, sql FROM sqlite_master"))
+        made = {str(name): str(sql) for name, sql in rows}
+    engine.dispose()
+    assert {name for name in never if "AUTOINCREMENT" not in made[name]} == set()
 
 
 def test_what_is_said_to_be_compatible_takes_nothing_and_asks_for_nothing(engine: Engine) -> None:

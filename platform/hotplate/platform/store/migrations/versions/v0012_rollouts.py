@@ -11,15 +11,15 @@ compatible = True
 
 
 def upgrade() -> None:
-    with op.batch_alter_table("revisions") as revisions:
-        revisions.add_column(sa.Column("by", sa.Text(), nullable=False, server_default=""))
-        revisions.add_column(
-            sa.Column("paused", sa.Boolean(), nullable=False, server_default=sa.false())
-        )
-        revisions.add_column(sa.Column("progress", sa.JSON(), nullable=False, server_default="{}"))
+    # Not in a batch: that would make the table anew, and give ids of removed rows out again.
+    for column in (
+        sa.Column("by", sa.Text(), nullable=False, server_default=""),
+        sa.Column("paused", sa.Boolean(), nullable=False, server_default=sa.false()),
+        sa.Column("progress", sa.JSON(), nullable=False, server_default="{}"),
+    ):
+        op.add_column("revisions", column)
 
 
 def downgrade() -> None:
-    with op.batch_alter_table("revisions") as revisions:
-        for name in ("by", "paused", "progress"):
-            revisions.drop_column(name)
+    for name in ("by", "paused", "progress"):
+        op.drop_column("revisions", name)
