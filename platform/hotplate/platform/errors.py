@@ -8,7 +8,6 @@
 ├── QuotaExceeded   what a deployment always needs is more than its organization may have
 ├── Alone           replicas are not kept apart here, and another organization is served
 ├── Invalid         a request that cannot be carried out as written; the message has the path
-├── NotImplementedYet  what Hotplate does not offer yet; the message says what to do instead
 ├── BodyCut         the body of an upload ended before all of it had arrived
 ├── BodySlow        a body that takes longer to arrive than a call may last
 ├── LinkExpired     a signed transfer URL that is forged, or older than it may be
@@ -98,12 +97,6 @@ class Invalid(PlatformError):
     """A request that cannot be carried out as written; the message opens with the field's path."""
 
     code = "invalid"
-
-
-class NotImplementedYet(PlatformError):
-    """A part of BentoCloud that Hotplate does not offer yet; the message says what to do."""
-
-    code = "not_there_yet"
 
 
 class BodyCut(PlatformError):
