@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from hotplate.serving.gateway.protocol.routes import VERSION, ReplicaRoute, Route, RouteTable
+from hotplate.serving.gateway.protocol.routes import ReplicaRoute, Route, RouteTable
+from hotplate.serving.gateway.protocol.version_mark import VERSION
 from hotplate.serving.gateway.protocol.version_shares import MAIN, VersionShare, laid_out
 from hotplate.serving.gateway.route_server import RouteServer
 from tests.support.gateway.backends import Backend

@@ -21,7 +21,7 @@ from hotplate.platform.store.org_secrets import check_named
 from hotplate.platform.store.quotas import reserve
 from hotplate.platform.store.records import DesiredState, RolloutOutcome
 from hotplate.platform.store.tables import DeploymentRow, RevisionRow
-from hotplate.serving.gateway.protocol.routes import VERSION
+from hotplate.serving.gateway.protocol.version_mark import VERSION
 from hotplate.serving.gateway.protocol.version_shares import VersionShare, laid_out
 
 

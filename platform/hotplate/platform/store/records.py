@@ -10,7 +10,7 @@ from typing import Any
 
 from hotplate.platform.spec.secret_content import SecretContent
 from hotplate.serving.gateway.protocol.priority import USUAL_PRIORITY
-from hotplate.serving.gateway.protocol.routes import VERSION
+from hotplate.serving.gateway.protocol.version_mark import VERSION
 
 
 class Kind(StrEnum):

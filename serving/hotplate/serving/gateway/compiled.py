@@ -41,8 +41,8 @@ FILES = (
     "tasks.execution",
 )
 """Files elsewhere that share classes with them."""
-APART = frozenset({"protocol.priority"})
-"""A constant that the store imports too: `hotplate gateway` has imported it before `use`."""
+APART = frozenset({"protocol.priority", "protocol.version_mark"})
+"""Constants that the store imports too: `hotplate gateway` has imported them before `use`."""
 MODULES = tuple(
     sorted(
         {

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from hotplate.serving.gateway.protocol.routes import VERSION, ReplicaRoute, Route
+from hotplate.serving.gateway.protocol.routes import ReplicaRoute, Route
+from hotplate.serving.gateway.protocol.version_mark import VERSION
 from hotplate.serving.gateway.protocol.version_shares import MAIN, VersionShare, laid_out
 from tests.serving.gateway.replicas.test_relay import Pair
 from tests.serving.gateway.replicas.test_relay import pair as pair  # the fixture

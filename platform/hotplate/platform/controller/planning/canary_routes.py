@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from hotplate.platform.controller.planning.routing import public_name
 from hotplate.platform.store.records import Deployment, DesiredState
-from hotplate.serving.gateway.protocol.routes import VERSION, Route
+from hotplate.serving.gateway.protocol.routes import Route
+from hotplate.serving.gateway.protocol.version_mark import VERSION
 from hotplate.serving.gateway.protocol.version_shares import VersionShare
 
 

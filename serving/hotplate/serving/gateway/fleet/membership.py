@@ -24,7 +24,7 @@ from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
 
-from hotplate.serving.gateway.protocol.routes import VERSION
+from hotplate.serving.gateway.protocol.version_mark import VERSION
 from hotplate.serving.gateway.sockets.proof import Proof
 
 MEMBER = ".gateway"

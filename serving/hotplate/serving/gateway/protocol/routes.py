@@ -44,8 +44,6 @@ FIRST_SLOTS: Final = 32
 """The first number of learnt slots, of a revision of which nothing is known."""
 TASKS = "@tasks"
 """The end of the name of a route on which a deployment's kept tasks have slots of their own."""
-VERSION = "#"
-"""Stands between a deployment and a version in the name of a version's route: `acme/echo#next`."""
 
 
 class RouteType:

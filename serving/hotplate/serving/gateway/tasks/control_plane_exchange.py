@@ -13,7 +13,7 @@ from hotplate.serving.gateway.errors import GatewayError, ShareFull, TasksAway
 from hotplate.serving.gateway.http1.fields import Field
 from hotplate.serving.gateway.http1.request_head import RequestHead
 from hotplate.serving.gateway.protocol.frames import framed
-from hotplate.serving.gateway.protocol.routes import VERSION
+from hotplate.serving.gateway.protocol.version_mark import VERSION
 from hotplate.serving.gateway.protocol.version_shares import MAIN
 from hotplate.serving.gateway.proxy.caller import Caller
 from hotplate.serving.gateway.proxy.dispatcher import Dispatcher

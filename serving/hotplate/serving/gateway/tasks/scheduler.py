@@ -20,7 +20,8 @@ from collections.abc import Callable
 
 from hotplate.serving.gateway.admission.task_routes import task_call
 from hotplate.serving.gateway.http1.request_head import RequestHead
-from hotplate.serving.gateway.protocol.routes import TASKS, VERSION
+from hotplate.serving.gateway.protocol.routes import TASKS
+from hotplate.serving.gateway.protocol.version_mark import VERSION
 from hotplate.serving.gateway.proxy.caller import Caller
 from hotplate.serving.gateway.proxy.dispatcher import Dispatcher
 from hotplate.serving.gateway.proxy.route_context import RouteContext
