@@ -2,37 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from hotplate.platform.cli import main
 from hotplate.platform.commands.tokens import expiry
 from hotplate.platform.errors import BadSetting
-from hotplate.platform.store.identities import ADMIN, ORGANIZATION
-from hotplate.platform.store.parts import Store
+from tests.platform.commands.conftest import Hotplate
 from tests.support.control_plane.cloud import Cloud
-
-Hotplate = Callable[..., Awaitable[tuple[int, str, str]]]
-
-
-@pytest.fixture
-def hotplate(store: Store, cloud: Cloud, capsys: pytest.CaptureFixture[str]) -> Hotplate:
-    user = store.identities.ensure_user(ORGANIZATION, ADMIN, "a@localhost")
-    store.identities.ensure_operator(user)
-    operator = store.tokens.add_token(user, "admin", operator=True)
-    endpoint = str(cloud.server.make_url("/"))
-
-    async def run(*words: str, token: str = operator) -> tuple[int, str, str]:
-        command = [*words, "--endpoint", endpoint, "--token", token]
-        status = await asyncio.to_thread(main, command)
-        return status, *capsys.readouterr()
-
-    return run
 
 
 async def test_an_operator_sets_up_a_team_and_its_admin_goes_on(

@@ -10,7 +10,7 @@ from hotplate.platform.errors import Invalid
 DEPLOYMENT_NAME_MAX = 63
 ORGANIZATION_NAME_MAX = 40
 PERSON_NAME_MAX = 80
-_DEPLOYMENT_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _TAG_PART = re.compile(r"[A-Za-z0-9]([-._A-Za-z0-9]*[A-Za-z0-9])?")
 _TAG_PART_MAX = 128
 _PERSON = re.compile(r"[A-Za-z0-9]([-._@+_A-Za-z0-9]*[A-Za-z0-9])?")
@@ -29,22 +29,19 @@ def check_name(path: str, name: str) -> str:
 
 def check_deployment_name(path: str, name: str) -> str:
     """A DNS label, since the name becomes part of a host name. Raises Invalid."""
-    if len(name) > DEPLOYMENT_NAME_MAX or not _DEPLOYMENT_NAME.fullmatch(name):
-        raise Invalid(
-            f"{path}: {name[:80]!r} is not a deployment name; a name has up to "
-            f"{DEPLOYMENT_NAME_MAX} lower-case letters, digits and '-', and begins and ends "
-            "with a letter or digit"
-        )
-    return name
+    return _label(path, name, "a deployment name", DEPLOYMENT_NAME_MAX)
 
 
 def check_organization_name(path: str, name: str) -> str:
     """A DNS label too, which a cluster makes part of a longer one. Raises Invalid."""
-    if len(name) > ORGANIZATION_NAME_MAX or not _DEPLOYMENT_NAME.fullmatch(name):
+    return _label(path, name, "an organization's name", ORGANIZATION_NAME_MAX)
+
+
+def _label(path: str, name: str, what: str, most: int) -> str:
+    if len(name) > most or not _LABEL.fullmatch(name):
         raise Invalid(
-            f"{path}: {name[:80]!r} is not an organization's name; a name has up to "
-            f"{ORGANIZATION_NAME_MAX} lower-case letters, digits and '-', and begins and ends "
-            "with a letter or digit"
+            f"{path}: {name[:80]!r} is not {what}; a name has up to {most} lower-case letters, "
+            "digits and '-', and begins and ends with a letter or digit"
         )
     return name
 

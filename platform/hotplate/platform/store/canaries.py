@@ -75,7 +75,9 @@ def set_canary(
             found.wanted, found.status, found.reason = DesiredState.RUNNING, "deploying", ""
             for event in wanted.notes:
                 add_event_row(session, row.id, *event)
-    before, row.canary = row.canary, _kept(row, draft)
+    weights = {name: draft.weights[name] for name in draft.versions}
+    before = row.canary
+    row.canary = _kept(row, weights, draft.route_type, draft.route_by)
     if before != row.canary:
         add_event_row(session, row.id, "CanaryChanged", _told(row.canary))
 
@@ -83,8 +85,8 @@ def set_canary(
 def set_weight(session: Session, row: DeploymentRow, version: str, weight: int) -> None:
     """Another part of the requests for one version, of those that there are."""
     weights = row.canary.get("weights", {}) | {version: weight}
-    kept = {key: row.canary.get(key, "") for key in ("route_type", "route_by")}
-    row.canary = _kept(row, CanaryDraft(dict.fromkeys(weights), weights, **kept))  # type: ignore[arg-type]
+    route_type, route_by = (row.canary.get(key, "") for key in ("route_type", "route_by"))
+    row.canary = _kept(row, weights, route_type, route_by)
 
 
 def wake_versions(session: Session, row: DeploymentRow) -> None:
@@ -163,22 +165,24 @@ def _is_as(session: Session, child: DeploymentRow, wanted: RevisionDraft) -> boo
     return same and runs
 
 
-def _kept(row: DeploymentRow, draft: CanaryDraft) -> dict[str, Any]:
+def _kept(
+    row: DeploymentRow, weights: Mapping[str, int], route_type: str, route_by: str
+) -> dict[str, Any]:
     """As the row has it: with the parts of the range that each version has, so that a weight that
     grows moves nobody out."""
-    if not draft.versions:
+    if not weights:
         return {}
     parts = row.canary.get("parts", {})
     shares = laid_out(
         [
-            VersionShare(name, "", draft.weights[name], tuple(map(tuple, parts.get(name, ()))))
-            for name in draft.versions
+            VersionShare(name, "", weight, tuple(map(tuple, parts.get(name, ()))))
+            for name, weight in weights.items()
         ]
     )
     return {
-        "route_type": draft.route_type,
-        "route_by": draft.route_by,
-        "weights": dict(draft.weights),
+        "route_type": route_type,
+        "route_by": route_by,
+        "weights": dict(weights),
         "parts": {share.id: [list(part) for part in share.parts] for share in shares},
     }
 
