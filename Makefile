@@ -1,6 +1,6 @@
 # Everything works in .venv at the root, made by whichever target comes first.
 .DEFAULT_GOAL := help
-.PHONY: help install lock audit compiled wheel demo test test-postgres check mutation bench bench-gateway bench-cache bench-gpu gpu promises fix
+.PHONY: help install lock audit compiled wheel demo test test-postgres cluster-up cluster-down check mutation bench bench-gateway bench-cache bench-gpu gpu promises fix
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -10,7 +10,7 @@ INSTALL := $(BIN)/uv pip install --python $(BIN)/python --no-deps
 HASHED := --require-hashes --only-binary :all: --requirement
 # Four at a time, as tests/schedule.py says: most scenarios wait for processes rather than compute.
 # At its end it says what was skipped, and why.
-SUITE := -q -rfEs -n 4 --dist loadfile --no-loadscope-reorder
+SUITE := -q -rfEs -m "not cluster" -n 4 --dist loadfile --no-loadscope-reorder
 COMPILE := $(BIN)/python -m hotplate.serving.gateway.compiler
 NO_PACKAGES := echo "cannot install packages; is there a package index that can be reached? (.venv/install.log has the details)"; exit 1
 export PYTHONDONTWRITEBYTECODE :=
@@ -56,8 +56,14 @@ demo: .venv/demo-model  ## deploy a real model with the stock client, load it, w
 test: .venv/installed  ## the whole suite
 	@$(BIN)/python -m pytest $(SUITE)
 
-test-postgres: .venv/installed  ## tests/platform again, with its stores in PostgreSQL
-	@$(BIN)/python -m pytest $(SUITE) --database postgresql tests/platform
+test-postgres: .venv/installed  ## tests/platform and tests/scenarios again, on PostgreSQL
+	@$(BIN)/python -m pytest $(SUITE) --database postgresql tests/platform tests/scenarios
+
+cluster-up: .venv/installed  ## a real Kubernetes on this machine; NODES=2, FAKE_NODES=0
+	@$(BIN)/python -m tests.cluster up --nodes $(or $(NODES),2) --fake-nodes $(or $(FAKE_NODES),0)
+
+cluster-down: .venv/installed  ## take it down, whatever is left of it
+	@$(BIN)/python -m tests.cluster down
 
 check: .venv/installed  ## what a change has to pass: format, lint, types, contracts, tests, coverage
 	@$(BIN)/uv lock --check --quiet || { echo "uv.lock is not what pyproject.toml asks for: make lock"; exit 1; }

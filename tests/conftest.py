@@ -10,7 +10,7 @@ from __future__ import annotations
 import faulthandler
 import gc
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 
 from tests.schedule import Schedule, longest_first, turned
+from tests.support.control_plane import postgresql
 
 # What fails does so for everybody, at any speed: `--hypothesis-profile=default` tries other cases.
 settings.register_profile(
@@ -37,7 +38,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--database",
         choices=["sqlite", "postgresql"],
         default="sqlite",
-        help="which kind of database the stores of tests/platform are in",
+        help="which kind of database tests/platform and the platforms of tests/scenarios have",
     )
 
 
@@ -91,3 +92,12 @@ def pytest_make_collect_report(
 @pytest.hookimpl(trylast=True)  # after pytest has sorted them by what they share
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     longest_first(items)
+
+
+@pytest.fixture(scope="session")
+def postgresql_server() -> Iterator[str]:
+    """The URL of the first database of a server of our own."""
+    if reason := postgresql.missing():
+        pytest.skip(reason)
+    with postgresql.server() as url:
+        yield url

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from hashlib import sha256
 
 import aiohttp
 import pytest
@@ -10,6 +11,7 @@ from yarl import URL
 
 from hotplate.cache.agent import AgentSettings, run
 from hotplate.cache.errors import CacheError
+from hotplate.machine.access.metrics_reader import MetricsReader
 from tests.support.cache.agent_bench import SHARED, WEIGHTS, AgentBench, client_at
 from tests.support.patience import PATIENCE_S
 
@@ -34,6 +36,29 @@ async def test_metrics_are_prometheus_text(agents: AgentBench) -> None:
     assert float(samples["hotplate_cache_disk_bytes"]) == agents.first.size_bytes
     assert float(samples["hotplate_cache_arena_bytes"]) == len(WEIGHTS)
     assert float(samples['hotplate_cache_chunks_total{result="verified",source="origin"}']) == 7
+
+
+async def test_who_reads_the_metrics_is_said_by_who_has_the_token(agents: AgentBench) -> None:
+    readers = [MetricsReader(sha256(b"acmes").hexdigest(), organization="acme")]
+    async with agents.client(token="secret") as friend, aiohttp.ClientSession() as session:
+
+        async def read() -> tuple[int, str]:
+            headers = {"Authorization": "Bearer acmes"}
+            async with session.get(f"{friend.url}/metrics", headers=headers) as response:
+                return response.status, await response.text()
+
+        async with session.put(f"{friend.url}/v1/readers", json={"readers": []}) as response:
+            assert response.status == 401
+        assert (await read())[0] == 401
+        await friend.set_readers(readers)
+        assert await read() == (200, "")  # an agent's lines are of no organization
+        await friend.set_readers([])
+        assert (await read())[0] == 401
+        headers = {"Authorization": "Bearer secret"}
+        for sent in (b"[]", b'{"readers": [{}]}', b"\xff"):
+            made = session.put(f"{friend.url}/v1/readers", data=sent, headers=headers)
+            async with made as response:
+                assert response.status == 400
 
 
 async def test_unknown_addresses_are_answered_in_the_one_form(agents: AgentBench) -> None:

@@ -93,12 +93,3 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/hotplate.db"
     return postgresql.database(request.getfixturevalue("postgresql_server"))
-
-
-@pytest.fixture(scope="session")
-def postgresql_server() -> Iterator[str]:
-    """The URL of the first database of a server of our own."""
-    if reason := postgresql.missing():
-        pytest.skip(reason)
-    with postgresql.server() as url:
-        yield url

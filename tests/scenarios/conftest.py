@@ -8,9 +8,11 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 
 import pytest
 
+from tests.support.control_plane import postgresql
 from tests.support.end_to_end.built_once import built_once, environments_of
 from tests.support.end_to_end.laptop import Laptop
 from tests.support.end_to_end.platform_process import Platform
@@ -20,6 +22,16 @@ from tests.support.services.bentos import KITCHEN, SLEEPY
 from tests.support.services.hall import PAGE
 from tests.support.services.public_services import PublicService, delete_all, deploy_all
 from tests.support.services.shapes import SOURCES, Shapes, building
+
+
+@pytest.fixture(scope="session", autouse=True)
+def databases(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Of every platform that starts; in PostgreSQL with `--database postgresql`."""
+    if request.config.getoption("--database") == "postgresql":
+        server: str = request.getfixturevalue("postgresql_server")
+        Platform.databases = partial(postgresql.database, server)
+    yield
+    Platform.databases = None
 
 
 @pytest.fixture(scope="package")

@@ -108,6 +108,29 @@ async def test_one_that_expires_is_not_taken_any_longer(
     await answered(prefixed, token["token"], 401, SOON_S + NOTICED_S)
 
 
+async def test_one_for_metrics_opens_those_of_every_process_until_it_is_deleted(
+    platform: Platform, laptop: Laptop, prefixed: str
+) -> None:
+    ports = json.loads((platform.data / "run" / "ports.json").read_text())
+    servers = [platform.url, *(f"http://127.0.0.1:{ports[name]}" for name in ("gateway", "agent"))]
+
+    async def all_answer(token: str, status: int) -> bool:
+        found = []
+        async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {token}"}) as http:
+            for server in servers:
+                async with http.get(f"{server}/metrics") as answer:
+                    found.append(answer.status)
+        return found == [status] * len(servers)
+
+    for token in (platform.data / "metrics-token", platform.data / "cluster-token"):
+        assert await all_answer(token.read_text().strip(), 200)
+    assert await all_answer(platform.token, 401) is False  # the API's says 403 there
+    made_now = await made(laptop, "prometheus", "--scope", "metrics")
+    await until(lambda: all_answer(made_now["token"], 200), NOTICED_S)
+    await laptop.bentoml("api-token", "delete", made_now["uid"])
+    await until(lambda: all_answer(made_now["token"], 401), NOTICED_S)
+
+
 async def test_unknown_scopes_are_refused_in_a_sentence(laptop: Laptop) -> None:
     printed = await laptop.bentoml("api-token", "create", "x", "--scope", "endpoints", fails=True)
     assert "did you mean 'endpoint'" in " ".join(printed.split())

@@ -160,7 +160,7 @@ async def test_a_constructor_that_raises_fails_and_the_old_revision_serves_on(
 async def test_an_environment_that_cannot_be_built_fails_once_with_the_reason(
     platform: Platform, rough: RoughClient, begun: Begun, name: str, sentence: str
 ) -> None:
-    page = await rough.settled(name, "failed")
+    page = await rough.settled(name, "image-build-failed")
     assert sentence in page["reason"]
     assert sentence in await platform.status(name)
     kinds = [event["kind"] for event in page["events"]]

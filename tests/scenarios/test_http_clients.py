@@ -49,6 +49,11 @@ with bentoml.SyncHTTPClient(hall) as client:
     said["pieces"] = len("".join(client.lines(pieces=3)).splitlines())
     said["model"] = client.model(question={"text": "ab"})
     said["root"] = client.root("abc")
+with bentoml.SyncHTTPClient(tasks) as client:
+    try:
+        client.toil.submit(seconds=0.0)
+    except AttributeError as error:
+        said["sync submit"] = str(error)  # the task is there, and its id is lost
 
 async def later():
     async with bentoml.AsyncHTTPClient(closed, token=token) as client:
@@ -81,6 +86,7 @@ async def test_bentomls_clients_wake_show_their_token_send_files_stream_and_run_
         "pieces": 3,
         "model": {"text": "abab", "times": 0},
         "root": "cba",
+        "sync submit": "'SyncHTTPClient' object has no attribute '_opened_files'",
         "async": "hello async",
         "async pieces": 3,
         "status": "in_progress",

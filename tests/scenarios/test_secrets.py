@@ -21,6 +21,7 @@ import pytest
 
 from tests.support.end_to_end.laptop import Laptop
 from tests.support.end_to_end.platform_process import Platform
+from tests.support.end_to_end.searched import places_of
 from tests.support.patience import until
 from tests.support.services.bentos import IMAGE
 from tests.support.services.calling import Refused, call, process_of
@@ -120,16 +121,9 @@ class Vault:
     def found(self) -> list[str]:
         """Where a value stands in clear: in files of the platform, or in what was said."""
         values = [*self.old, *(value for values in self.values.values() for value in values)]
-        needles = [value.encode() for value in values]
-        told = "\n".join(self.said).encode()
-        places = ["an answer" for needle in needles if needle in told]
-        for top in (self.platform.data, self.platform.log, self.platform.shared):
-            files = top.rglob("*") if top.is_dir() else [top]
-            for file in files:
-                if file.is_file() and not file.is_symlink():
-                    content = file.read_bytes()
-                    places += [str(file) for needle in needles if needle in content]
-        return places
+        told = "\n".join(self.said)
+        places = ["an answer" for value in values if value in told]
+        return places + places_of(values, self.platform)
 
 
 def digest(text: str) -> str:
@@ -241,6 +235,61 @@ async def test_a_file_names_them_and_so_does_an_update(vault: Vault) -> None:
     assert "secret 'extra' is used by the deployment 'filed'" in printed
     await vault.platform.delete("filed")
     await vault.bentoml("secret", "delete", "extra")
+
+
+async def test_a_canary_has_those_of_its_own_version_and_the_clients_update_keeps_it(
+    vault: Vault,
+) -> None:
+    plain, *own = (token_urlsafe(24) for _ in range(11))
+    variables, files = own[:5], own[5:]
+    given = [f"RUN_ENV_{n}={value}" for n, value in enumerate(variables)]
+    await vault.bentoml("secret", "create", "next-env", "--stage", "runtime", *given)
+    given = [f"r{n}={value}" for n, value in enumerate(files)]
+    flags = ("--stage", "runtime", "--type", "file", "-p", "$BENTOML_HOME/of/run")
+    await vault.bentoml("secret", "create", "next-files", *flags, *given)
+    names = [kind.replace("_", "-") for kind in KINDS]
+    version = {
+        "bento": "vault:v1",
+        "weight": 0,
+        "secrets": ["next-env", "next-files", "build-env", "build-files"],
+        "envs": [{"name": "COLOUR", "value": plain}],
+    }
+    about: dict[str, Any] = {"name": "vault", "bento": "vault:v1", "cluster": "default"}
+    about |= {"secrets": names, "canary": {"route_type": "random", "versions": {"next": version}}}
+    file = vault.laptop.home / "canary.yaml"
+    file.write_text(json.dumps(about))
+    await vault.bentoml("deployment", "apply", "-f", str(file))
+    await vault.bentoml("deployment", "update", "vault", "--env", "COLOUR=blue")
+    page = f"{vault.platform.url}/api/v2/deployments/vault"
+    token = {"X-YATAI-API-TOKEN": vault.platform.token}
+
+    async def both_ready() -> bool:
+        found = (await vault.platform.ask("vault", "/rollout"))["versions"]
+        return {(each["version"], each["ready"] > 0) for each in found} == {
+            ("main", True),
+            ("next", True),
+        } and (await vault.platform.ask("vault"))["status"] == "running"
+
+    await until(both_ready)
+    async with aiohttp.ClientSession() as http:
+        async with http.get(page, headers=token) as answer:
+            shown = await answer.json()
+        vault.said.append(json.dumps(shown))
+        assert shown["manifest"]["routing"]["weights"] == {"main": 100, "next": 0}
+        for name, expected in (
+            ("main", [vault.values["run_env"], vault.values["run_files"]]),
+            ("next", [variables, files]),
+        ):
+            headers = {"Hotplate-Version": name}
+            async with http.post(f"{vault.url}/sums", json={}, headers=headers) as answer:
+                sums = await answer.json()
+            assert [sums["run_env"], sums["run_files"]] == [
+                list(map(digest, values)) for values in expected
+            ], name
+    assert places_of([plain], vault.platform), "what is no secret is found"
+    vault.old += own
+    await vault.ask_everything()
+    assert vault.found() == []
 
 
 async def test_a_backup_has_none_in_clear(vault: Vault) -> None:

@@ -45,7 +45,7 @@ async def test_the_clients_terminal_shows_a_build_and_why_it_fails(
     assert await reason(platform, "not-built") in said
     assert said.splitlines().count("the oven is cold") == 1, "and not once more at the end"
     assert "| the oven is cold" not in said
-    assert 'not ready. Current status: "failed"' in said
+    assert 'not ready. Current status: "image-build-failed"' in said
     await platform.delete("not-built")
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import aiohttp
 import pytest
 
 from tests.support.end_to_end.platform_process import Platform
+from tests.support.end_to_end.replica_watch import watched
 from tests.support.end_to_end.rough_client import Bento, RoughClient
+from tests.support.end_to_end.worse_answers import FAILING, STOPPED_S, stopped_after_s
 from tests.support.patience import until
 from tests.support.services.bentos import KITCHEN
 from tests.support.services.calling import under_load
@@ -22,16 +22,8 @@ pytestmark = pytest.mark.client
 WANTED = 2
 CALLERS, PACE_S = 10, 0.2
 """Together 50 requests/s."""
-LOOK_S = 0.05
 MOST = {"RollingUpdate": WANTED + math.ceil(WANTED / 4), "RampedSlowRollout": WANTED + 1}
 """Replicas that there are at most; of other strategies as many as are wanted."""
-FAILING = KITCHEN.replace(
-    "        with self.counted() as about:\n            await asyncio.sleep(seconds)",
-    "        self.most += 1\n"
-    "        if self.most % 2:\n"
-    "            raise RuntimeError('every other one')\n"
-    "        with self.counted() as about:\n            await asyncio.sleep(seconds)",
-)
 
 
 def body(tag: str, strategy: str, *labels: tuple[str, str]) -> dict[str, Any]:
@@ -46,27 +38,6 @@ def body(tag: str, strategy: str, *labels: tuple[str, str]) -> dict[str, Any]:
             }
         },
     }
-
-
-@asynccontextmanager
-async def watched(platform: Platform, name: str) -> AsyncIterator[list[list[tuple[int, str]]]]:
-    """Revisions and states of all replicas, again and again, while the block runs."""
-    seen: list[list[tuple[int, str]]] = []
-
-    async def look() -> None:
-        while True:
-            replicas = await platform.replicas(name)
-            there = [(each["revision"], each["state"]) for each in replicas]
-            if not seen or seen[-1] != there:
-                seen.append(there)
-            await asyncio.sleep(LOOK_S)
-
-    looking = asyncio.create_task(look())
-    try:
-        yield seen
-    finally:
-        looking.cancel()
-        await asyncio.wait([looking])
 
 
 async def streamed(url: str) -> str:
@@ -101,7 +72,7 @@ async def test_nothing_fails_and_the_bounds_hold(
         url = await platform.url_of(name)
         async with under_load(CALLERS, f"{url}/cook", seconds=PACE_S) as load:
             stream = asyncio.create_task(streamed(url))
-            async with watched(platform, name) as seen:
+            async with watched(platform, name) as watch:
                 change = body(successor, strategy, *quick)
                 await rough.call("PUT", f"/api/v2/deployments/{name}", change)
                 await over(platform, name, 2)
@@ -111,10 +82,10 @@ async def test_nothing_fails_and_the_bounds_hold(
         assert load.failures == []
         assert text.splitlines()[-1] == "piece 29"
         assert {answer["version"] for answer in load.answers[before + CALLERS :]} == {"v2"}
-        assert max(map(len, seen)) <= MOST.get(strategy, WANTED), seen
-        fewest = min(sum(state == "ready" for _, state in there) for there in seen)
+        seen = watch.seen
+        assert watch.most <= MOST.get(strategy, WANTED), seen
         if strategy in MOST:
-            assert fewest >= WANTED, seen
+            assert watch.fewest_ready >= WANTED, seen
             assert any({(1, "ready"), (2, "ready")} <= set(there) for there in seen), seen
         if strategy == "Recreate":
             assert all(len({revision for revision, _ in there}) < 2 for there in seen), seen
@@ -125,16 +96,20 @@ async def test_nothing_fails_and_the_bounds_hold(
 async def test_a_revision_that_fails_half_of_its_answers_is_stopped(
     platform: Platform, rough: RoughClient, bento: Bento
 ) -> None:
-    assert FAILING != KITCHEN
     failing = await rough.push(bento.changed("kitchen-failing", {"src/service.py": FAILING}))
     first = {"name": "worse", **body(bento.tag, "RampedSlowRollout")}
     await rough.call("POST", "/api/v2/deployments", first)
     try:
         await until(lambda: ready(platform, "worse", WANTED))
         url = await platform.url_of("worse")
-        async with under_load(CALLERS, f"{url}/cook", seconds=PACE_S):
+
+        async def stopped() -> bool:
+            return bool((await platform.ask("worse"))["status"] == "failed")
+
+        async with under_load(CALLERS, f"{url}/cook", seconds=PACE_S) as load:
             await rough.call("PUT", "/api/v2/deployments/worse", body(failing, "RampedSlowRollout"))
-            page = await rough.settled("worse", "failed")
+            assert await stopped_after_s(load, stopped) <= STOPPED_S
+        page = await platform.ask("worse")
         assert "answers failed" in page["reason"]
         assert "revision 1 keeps serving" in page["reason"]
         shown = await platform.ask("worse", "/rollout")

@@ -81,13 +81,15 @@ async def test_a_start_that_waits_for_its_template_has_waited_once(
         here = running(tmp_path / "data", platform, standby="calm_s = 600")
         async with here as alone, RoughClient(alone) as rough:
             os.sched_setaffinity(0, cores)
-            scaling = {**SLEEPY, "max_replicas": 2}
-            await rough.deploy("one", await rough.push(bento), Kitchen={"scaling": scaling})
-            await rough.settled("one", "running", "scaled-to-zero")
-            await alone.asleep("one")
-            url = await alone.url_of("one")
-            await asyncio.gather(*(call(f"{url}/cook", seconds=1.0) for _ in range(2)))
-            starts = await alone.ask("one", "/cold_starts?count=2")
+            tag = await rough.push(bento)
+            for name in (names := NAMES[:2]):
+                await rough.deploy(name, tag, Kitchen={"scaling": SLEEPY})
+                await rough.settled(name, "running", "scaled-to-zero")
+            for name in names:
+                await alone.asleep(name)
+            urls = [await alone.url_of(name) for name in names]
+            await asyncio.gather(*(call(f"{url}/cook") for url in urls))
+            starts = [(await alone.ask(name, "/cold_starts?count=1"))[0] for name in names]
     finally:
         os.sched_setaffinity(0, cores)
     forked, cold = sorted(map(ColdStart.of, starts), key=lambda one: one.share_s["process"])

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.security.grounds import ORDINARY_USER, Grounds, grounds
+from tests.security.grounds import ORDINARY_USER, RIVAL, Grounds, grounds
 from tests.support.end_to_end.built_once import environments_of
 from tests.support.end_to_end.laptop import Laptop
 from tests.support.end_to_end.rough_client import Bento
@@ -49,13 +49,15 @@ def built(user: int, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="package")
 def field(any_bento: Bento, user: int, built: Path) -> Iterator[Grounds]:
     """A platform with all its walls, of root and of an ordinary user, and with all its checks, each
-    of which a test may take away for a while."""
-    yield from _standing(grounds(any_bento, user, built, removable=CHECKS))
+    of which a test may take away for a while. The hostile deployment is another organization's."""
+    around = grounds(any_bento, user, built, removable=CHECKS, organization=RIVAL)
+    yield from _standing(around)
 
 
 @pytest.fixture(scope="package")
 def open_field(any_bento: Bento, user: int, built: Path) -> Iterator[Grounds]:
-    """The same without walls: what is an attack succeeds here."""
+    """The same without walls: what is an attack succeeds here, inside the one organization that is
+    served so."""
     yield from _standing(grounds(any_bento, user, built, without="walls"))
 
 

@@ -3,6 +3,7 @@ without some of them."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import sys
@@ -12,6 +13,12 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from sqlalchemy import update
+
+from hotplate.platform.store.database import Database
+from hotplate.platform.store.parts import Store
+from hotplate.platform.store.records import ORGANIZATION
+from hotplate.platform.store.tables import OrganizationRow
 from tests.security.evil import EVIL, SECRET, VICTIM
 from tests.support.end_to_end.built_once import built_once
 from tests.support.end_to_end.platform_process import Platform
@@ -23,6 +30,9 @@ ORDINARY_USER = 54_321
 CHECKOUT = Path(__file__).parents[2]
 AS_USER = CHECKOUT / "tests" / "support" / "as_user.py"
 WITHOUT = Path(__file__).with_name("without")
+RIVAL = "rival"
+"""The organization of hostile code that stands beside the victim's."""
+ACTS_FOR = "X-Hotplate-Organization"
 DEPLOYMENTS: dict[str, tuple[str, dict[str, str]]] = {
     "evil": (EVIL, {}),
     "victim": (VICTIM, {"MYSECRET": SECRET}),
@@ -44,6 +54,8 @@ class Grounds:
     """Whose platform it is."""
     away: Path
     """The names of the walls that are away now."""
+    organization: str
+    """The hostile deployment's; the victim's is `default`."""
 
     @contextmanager
     def without(self, wall: str) -> Iterator[None]:
@@ -73,12 +85,13 @@ async def grounds(
     without: str = "",
     removable: Sequence[str] = (),
     deployments: Sequence[str] = tuple(DEPLOYMENTS),
+    organization: str = ORGANIZATION,
 ) -> AsyncIterator[Grounds]:
     """A platform of `user`. `without` names a wall to take away for good, `removable` those that
     `Grounds.without` may take away: modules of the folder of that name.
 
     `bento` is any that `bentoml build` has made, and its environment is kept in `built`. Nothing is
-    left of the platform at the end.
+    left of the platform at the end. `organization` is the hostile deployment's.
     """
     folder = Path(tempfile.mkdtemp(prefix="grounds-"))  # pytest's own let no other user through
     away = folder / "away"
@@ -91,19 +104,39 @@ async def grounds(
     try:
         await platform.start()
         async with RoughClient(platform) as rough:
+            if organization != ORGANIZATION:
+                await asyncio.to_thread(add_organization, platform.data, organization)
             urls = {"evil": "", "victim": ""}
+            of = {"evil": organization, "victim": ORGANIZATION}
             with built_once(platform.data / "environments", built):
                 for name in deployments:
                     source, envs = DEPLOYMENTS[name]
+                    rough.http.headers[ACTS_FOR] = of[name]
                     tag = await rough.push(changed(bento, name, source))
                     await rough.deploy(name, tag, **{name.title(): service(**envs)})
                 for name in deployments:
+                    rough.http.headers[ACTS_FOR] = of[name]
                     await rough.settled(name, "running")
-                    urls[name] = await platform.url_of(name)
-            yield Grounds(platform, rough, urls["evil"], urls["victim"], user, away)
+                    page = await rough.call("GET", f"/api/v2/deployments/{name}")
+                    urls[name] = page["urls"][0]
+            del rough.http.headers[ACTS_FOR]
+            evil, victim = urls["evil"], urls["victim"]
+            yield Grounds(platform, rough, evil, victim, user, away, organization)
     finally:
         platform.destroy()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def add_organization(data: Path, name: str) -> None:
+    """With its name as its uid too, so that what it downloads is kept for the next platform."""
+    store = Store(Database(f"sqlite:///{data}/hotplate.db"))
+    try:
+        store.organizations.create(name, "")
+        with store.database.session() as session:
+            found = update(OrganizationRow).where(OrganizationRow.name == name)
+            session.execute(found.values(uid=name))
+    finally:
+        store.close()
 
 
 def taken_away(now: Path, *walls: str) -> dict[str, str]:

@@ -101,7 +101,7 @@ class TestABuild:
         bento = building(any_bento, "programmer", python_version="/bin/false")
         async with RoughClient(field.platform) as rough:
             await rough.deploy("programmer", await rough.push(bento))
-            page = await rough.settled("programmer", "failed")
+            page = await rough.settled("programmer", "image-build-failed")
         await field.platform.delete("programmer")
         assert "is none; build it again with one such as 3.11" in str(page)
 
@@ -112,7 +112,7 @@ async def _built(grounds: Grounds, bento: Bento) -> str:
     async with RoughClient(grounds.platform) as rough:
         tag = await rough.push(building(bento, "builder", f"cat {secret}; exit 1"))
         await rough.deploy("builder", tag)
-        await rough.settled("builder", "failed")
+        await rough.settled("builder", "image-build-failed")
     logs = (grounds.platform.data / "environments").glob("*/*/build.log")
     said = [text for log in logs if "exit 1" in (text := log.read_text())]
     await grounds.platform.delete("builder")

@@ -58,7 +58,7 @@ def _mapping(value: object, path: str) -> Mapping[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, Mapping):
-        raise ScalingInvalid(path, f"{value!r} is not a mapping")
+        raise ScalingInvalid(path, f"{value!r:.80} is not a mapping")
     return value
 
 
@@ -66,9 +66,9 @@ def _whole(value: object, path: str) -> int | None:
     if value is None:
         return None
     if not isinstance(value, int) or isinstance(value, bool):
-        raise ScalingInvalid(path, f"{value!r} is not a whole number")
+        raise ScalingInvalid(path, f"{value!r:.80} is not a whole number")
     if value < 0:
-        raise ScalingInvalid(path, f"{value} is below 0")
+        raise ScalingInvalid(path, f"{value!r:.80} is below 0")
     if value > WHOLE_MAX:
         raise ScalingInvalid(path, f"{value!r:.80} is above {WHOLE_MAX}")
     return value
@@ -88,7 +88,7 @@ def _behavior(policy: Mapping[str, Any], field: str) -> Behavior | None:
         return None
     if value in tuple(Behavior):
         return Behavior(value)
-    nearest = get_close_matches(str(value), tuple(Behavior), n=1, cutoff=0.4)
+    nearest = get_close_matches(str(value)[:80], tuple(Behavior), n=1, cutoff=0.4)
     hint = f"; did you mean '{nearest[0]}'?" if nearest else ""
     known = ", ".join(Behavior)
-    raise ScalingInvalid(f"scaling.policy.{field}", f"{value!r} is not one of {known}{hint}")
+    raise ScalingInvalid(f"scaling.policy.{field}", f"{value!r:.80} is not one of {known}{hint}")

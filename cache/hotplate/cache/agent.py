@@ -49,6 +49,7 @@ from hotplate.cache.swarm.chunks import STALL_S
 from hotplate.cache.tiers.arena import Arena, huge_mount, memory_limit_bytes
 from hotplate.cache.tiers.disk import DiskTier
 from hotplate.machine import descriptors
+from hotplate.machine.access.metrics_check import MetricsCheck, MetricsReaders
 from hotplate.machine.access.own_hosts import OwnHosts
 from hotplate.machine.access.quiet_connection import QuietConnection
 from hotplate.machine.background import BackgroundTasks
@@ -204,11 +205,12 @@ async def run(settings: AgentSettings, *, guarded: bool = False) -> AsyncIterato
             ledger=ledger,
             view=view,
             metrics=metrics,
+            metrics_check=MetricsCheck(settings.token, settings.metrics_token, MetricsReaders()),
             lending=lending,
             gossip=gossip,
         )
         own = OwnHosts(settings.host, settings.hosts)
-        app = application(control, settings.token, own, settings.metrics_token)
+        app = application(control, settings.token, own)
         runner = web.AppRunner(app, shutdown_timeout=1)
         # Requests that wait for files end with these, so the files go first.
         stack.push_async_callback(runner.cleanup)

@@ -22,6 +22,7 @@ from hotplate.cache.errors import (
     VersionChanged,
 )
 from hotplate.machine.access.bearer import TokenCheck
+from hotplate.machine.access.metrics_check import PATH
 from hotplate.machine.access.middleware import refuse_cross_site
 from hotplate.machine.access.own_hosts import OwnHosts
 
@@ -39,25 +40,21 @@ _STATUS: dict[type[CacheError], int] = {
     OriginBusy: 503,
     NoSpace: 507,
 }
+OPEN = ("/healthz", PATH)
+"""The first says nothing, and the second asks for tokens of its own."""
 _TREE = "/v1/trees/{manifest:[0-9a-f]{64}}"
 
 
-def application(
-    control: Control, token: str, own: OwnHosts, metrics_token: str | None = ""
-) -> web.Application:
-    """The app, which answers under its `own` host names; an empty `token` lets every program in.
-    `metrics_token` is another token for the metrics; None = they need none."""
+def application(control: Control, token: str, own: OwnHosts) -> web.Application:
+    """The app, which answers under its `own` host names; an empty `token` lets every program in."""
     app = web.Application(
-        middlewares=[
-            refuse_cross_site(own),
-            _errors,
-            _authorize(TokenCheck(token, metrics_token)),
-        ]
+        middlewares=[refuse_cross_site(own), _errors, _authorize(TokenCheck(token))]
     )
     app.add_routes(
         [
             web.get("/healthz", control.healthz),
-            web.get("/metrics", control.metrics),
+            web.get(PATH, control.metrics),
+            web.put("/v1/readers", control.put_readers),
             web.get("/v1/status", control.status),
             web.get("/v1/troubles", control.troubles),
             web.get("/v1/trees", control.list_trees),
@@ -97,7 +94,7 @@ def _failure(status: int, code: str, message: str) -> web.Response:
 def _authorize(check: TokenCheck) -> Middleware:
     @web.middleware
     async def authorize(request: web.Request, handler: Handler) -> web.StreamResponse:
-        if request.path == "/healthz" or check.admits(request):
+        if request.path in OPEN or check.admits(request):
             return await handler(request)
         message = "the agent needs its token in the Authorization header"
         return _failure(401, "unauthorized", message)

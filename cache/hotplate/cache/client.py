@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 from urllib.parse import quote
 
 import aiohttp
 
 from hotplate.cache.errors import CacheError
+from hotplate.machine.access.metrics_reader import MetricsReader
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,10 @@ class AgentClient:
         """Returns when the agent answers at all."""
         await self._call("GET", "/healthz")
 
+    async def set_readers(self, readers: Iterable[MetricsReader]) -> None:
+        """Says who may read the agent's metrics, beside the tokens that it was started with."""
+        await self._call("PUT", "/v1/readers", {"readers": [asdict(each) for each in readers]})
+
     async def troubles(self) -> list[str]:
         """A sentence for each tier that has no room for what it should keep."""
         found: list[str] = (await self._call("GET", "/v1/troubles"))["troubles"]
@@ -141,12 +146,12 @@ class AgentClient:
             await self._session.close()
             self._session = None
 
-    async def _call(self, method: str, path: str) -> dict[str, Any]:
+    async def _call(self, method: str, path: str, sent: Any = None) -> dict[str, Any]:
         loop = asyncio.get_running_loop()
         gone_since = None
         while True:
             try:
-                body = await self._ask(method, path)
+                body = await self._ask(method, path, sent)
                 break
             except (aiohttp.ClientError, TimeoutError, ValueError) as exc:
                 gone_since = gone_since or loop.time()
@@ -161,12 +166,12 @@ class AgentClient:
             raise error_of(body["error"])
         return body
 
-    async def _ask(self, method: str, path: str) -> dict[str, Any]:
+    async def _ask(self, method: str, path: str, sent: Any) -> dict[str, Any]:
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 headers=self._headers, timeout=aiohttp.ClientTimeout(total=None, sock_connect=10)
             )
-        async with self._session.request(method, self.url + path) as response:
+        async with self._session.request(method, self.url + path, json=sent) as response:
             body: dict[str, Any] = await response.json()
             return body
 

@@ -23,6 +23,9 @@ from hotplate.cache.leases.lending import Lending
 from hotplate.cache.metrics import Metrics
 from hotplate.cache.origins.schemes import is_elsewhere
 from hotplate.cache.peers.gossip import Gossip
+from hotplate.machine.access.metrics_check import MetricsCheck
+from hotplate.machine.access.metrics_page import answer
+from hotplate.machine.access.metrics_reader import MetricsReader
 
 _DIGEST = re.compile("[0-9a-f]{64}")
 
@@ -38,6 +41,7 @@ class Control:
         ledger: UrlIndex,
         view: FileView,
         metrics: Metrics,
+        metrics_check: MetricsCheck,
         lending: Lending,
         gossip: Gossip,
     ) -> None:
@@ -46,6 +50,7 @@ class Control:
         self._ledger = ledger
         self._view = view
         self._metrics = metrics
+        self._metrics_check = metrics_check
         self._lending = lending
         self._inventory = Inventory(trees, pulls, trees.blob_table, ledger)
         self._gossip = gossip
@@ -54,7 +59,16 @@ class Control:
         return web.json_response({"status": "ok"})
 
     async def metrics(self, request: web.Request) -> web.Response:
-        return web.Response(body=self._metrics.render(), content_type="text/plain")
+        return answer(request, self._metrics_check, self._metrics.registry)
+
+    async def put_readers(self, request: web.Request) -> web.Response:
+        """`{"readers": [{"digest", "expires_at", "organization"}]}`: who reads the metrics."""
+        try:
+            readers = [MetricsReader.from_json(each) for each in (await request.json())["readers"]]
+        except (ValueError, KeyError, TypeError):
+            raise web.HTTPBadRequest(reason="the body does not say who reads the metrics") from None
+        self._metrics_check.readers.install(readers)
+        return web.json_response({"readers": len(readers)})
 
     async def put_tree(self, request: web.Request) -> web.Response:
         digest, wait = request.match_info["manifest"], request.query.get("wait")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge
 
 
 class Metrics:
@@ -57,7 +57,3 @@ class Metrics:
     @property
     def origin_bytes_total(self) -> int:
         return int(self.registry.get_sample_value("hotplate_cache_origin_bytes_total") or 0)
-
-    def render(self) -> bytes:
-        """The Prometheus text format."""
-        return generate_latest(self.registry)

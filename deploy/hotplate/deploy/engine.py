@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from hotplate.deploy.phases import Phase
@@ -71,8 +72,12 @@ class Replica:
     """Whether a template of that pool has forked it."""
     log_tail: tuple[str, ...] = ()
     """Last lines of its log, when it ended by itself."""
+    manifests: tuple[str, ...] = field(default=(), compare=False)
+    """Those of all files that it uses."""
     build_log: str = ""
     """The file with the output of the build that it waits for; empty while there is none."""
+    unbuilt: bool = False
+    """Whether its last start ended because its environment could not be built."""
 
     @property
     def wanted_at(self) -> float:
@@ -142,6 +147,10 @@ class Engine(Protocol):
 
         Raises `UnknownReplica`.
         """
+
+    def log_file(self, replica: str) -> Path:
+        """The file that its log is in, for who follows it: it is cut in place when it grows too
+        long, and goes elsewhere when the replica has ended. Raises `UnknownReplica`."""
 
     def capacity(self) -> Mapping[str, Node]:
         """What each node has, by its name."""

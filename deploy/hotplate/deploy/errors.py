@@ -30,6 +30,8 @@ class PrepareFailed(DeployError):
     """
 
     code = "prepare_failed"
+    unbuilt = False
+    """Whether it was the environment that could not be built."""
 
     def __init__(
         self,

@@ -80,4 +80,4 @@ def _read(amount: object, what: str, form: str) -> tuple[float, str]:
 
 
 def _bad(amount: object, what: str, form: str) -> BadQuantity:
-    return BadQuantity(f"{what} amount {amount!r} cannot be read: write {form}.")
+    return BadQuantity(f"{what} amount {amount!r:.80} cannot be read: write {form}.")

@@ -120,5 +120,8 @@ class Standbys(Protocol):
     def allow(self, allowances: Mapping[str, int]) -> None:
         """How many an organization's starts may claim; those that are not named have no limit."""
 
+    def forget(self, owners: Collection[str]) -> None:
+        """These organizations are gone: none of their standbys stays."""
+
     def views(self) -> Sequence[StandbyView]:
         """What there is of each pool that is in use, and why."""

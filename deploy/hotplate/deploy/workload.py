@@ -51,6 +51,9 @@ class Workload:
     models: tuple[Model, ...] = ()
     entry: bool = True
     """Whether this is the bento's entry service."""
+    owner: str = ""
+    """What its organization is known by where something is kept for it: no other one ever is, also
+    none that gets its name later. Empty = its name, as in records that an older engine has left."""
     env: Mapping[str, str] = field(default_factory=dict)
     """Environment variables of the replica that the deployment gives it, or its service there."""
     secrets: tuple[str, ...] = ()
@@ -64,6 +67,8 @@ class Workload:
     """The service's configuration as the author wrote it (`bento.yaml` services[].config)."""
     depends: Mapping[str, str] = field(default_factory=dict)
     """URL per service that this one depends on, with the secret that opens it."""
+    calls: tuple[str, ...] = ()
+    """Names of the deployments of its organization that its bento names."""
     resources: Resources = Resources()
     workers: int = 1
     cold_start_timeout_s: float = 1800.0
@@ -73,6 +78,11 @@ class Workload:
     request_timeout_s: float = 60.0
     """How long one of its requests may take: a replica that is unready and silent for longer is
     ended."""
+
+    @property
+    def owned_by(self) -> str:
+        """Whose environments, packages, compiled code and warm processes its replicas use."""
+        return self.owner or self.key.organization
 
     @property
     def manifests(self) -> tuple[str, ...]:

@@ -33,11 +33,13 @@ from hotplate.platform.api.bentocloud.rollout_watchers import RolloutWatchers
 from hotplate.platform.api.bentocloud.tokens import TokenRoutes
 from hotplate.platform.api.hotplate.audit import AuditRoutes
 from hotplate.platform.api.hotplate.deployments import DeploymentStatusRoutes
+from hotplate.platform.api.hotplate.health import HealthRoutes
 from hotplate.platform.api.hotplate.keys import KeyRoutes
 from hotplate.platform.api.hotplate.organizations import OrganizationRoutes
 from hotplate.platform.api.hotplate.quotas import QuotaRoutes
 from hotplate.platform.api.hotplate.rollouts import RolloutRoutes
 from hotplate.platform.api.openapi import document
+from hotplate.platform.api.web.passing_on import believe_passed
 from hotplate.platform.api.web.requests import BODY_S
 from hotplate.platform.api.web.settings import ApiSettings
 from hotplate.platform.controller.interface import ControllerApi
@@ -49,7 +51,6 @@ from hotplate.platform.store.records import Kind
 
 log = logging.getLogger("hotplate.api")
 
-UNPACKING = web.AppKey("unpacking", Unpacking)
 AUTH = web.AppKey("auth", Auth)
 
 
@@ -60,19 +61,24 @@ def make_app(
 
     The caller keeps the store and the blobs, and closes them after the application is cleaned up.
     """
-    auth = Auth(store, settings.trusted_proxies)
+    auth = Auth(store, settings, controller.replica_with)
     unpacking = Unpacking(store, blobs, settings.archive)
     transfers = Transfers(store, blobs, settings)
     source = DeploymentSource(
         store.artifacts, unpacking, HubModels(blobs, settings.hubs), settings.unpack_wait_s
     )
     app = web.Application(
-        middlewares=[refuse_cross_site(settings.own), answer_errors, auth.middleware()],
+        middlewares=[
+            believe_passed(settings.cluster_token),
+            refuse_cross_site(settings.own),
+            answer_errors,
+            auth.middleware(),
+        ],
         client_max_size=settings.json_limit_bytes,
     )
     app[BODY_S] = settings.body_s
-    app[UNPACKING] = unpacking
     app[AUTH] = auth
+    app.add_routes(HealthRoutes(store, controller.ready.is_set, store.epoch).routes())
     app.add_routes(auth.routes())
     app.add_routes(document.routes())
     app.add_routes(transfers.routes())
@@ -92,7 +98,7 @@ def make_app(
     app.add_routes(LoginRoutes(store.sign_ins, auth).routes())
     app.add_routes(SignInPages(store.sign_ins, auth, settings).routes())
     app.add_routes(SecretRoutes(store.secrets, settings).routes())
-    app.add_routes(CodeFileRoutes(store, blobs, unpacking, controller, watchers, settings).routes())
+    app.add_routes(CodeFileRoutes(store, blobs, controller, watchers, settings).routes())
     app.add_routes(InstanceTypeRoutes(controller).routes())
     app.add_routes(OrganizationRoutes(store, controller, settings).routes())
     app.add_routes(KeyRoutes(store.secrets).routes())

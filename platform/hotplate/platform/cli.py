@@ -39,6 +39,8 @@ COMMANDS = {
     "quota": ("quota", "show or set the quotas of organizations"),
     "key": ("key", "show the keys that secrets are encrypted with, or make a new one"),
     "standby": ("standby", "show or set the warm processes that become replicas"),
+    "environment": ("environment", "show the Python environments of bentos"),
+    "gc": ("garbage", "remove what nobody wants from the blob store and this machine"),
     "cache": ("cache", "show what a running agent has cached, and fetch more"),
     "migrate": ("migrate", "show or change the database's schema"),
     "backup": ("backup", "write everything that must not be lost to a file, while it runs or not"),

@@ -27,6 +27,9 @@ from hotplate.machine import descriptors, heap
 from hotplate.machine.access.own_hosts import OwnHosts
 from hotplate.machine.free_space import FreeSpace
 from hotplate.platform.api.bentocloud.deployments import public_url
+from hotplate.platform.api.bentocloud.views import origin_of
+from hotplate.platform.api.hotplate.environments import EnvironmentRoutes
+from hotplate.platform.api.hotplate.garbage import GarbageRoutes
 from hotplate.platform.api.hotplate.overview import OverviewRoutes
 from hotplate.platform.api.hotplate.standbys import StandbyRoutes
 from hotplate.platform.api.internal.docs import DocsRoutes
@@ -35,7 +38,7 @@ from hotplate.platform.api.internal.metrics import MetricsRoutes
 from hotplate.platform.api.internal.tasks import TaskRoutes
 from hotplate.platform.api.web.listener import ApiListener
 from hotplate.platform.api.web.settings import ApiSettings
-from hotplate.platform.application import AUTH, UNPACKING, make_app
+from hotplate.platform.application import AUTH, make_app
 from hotplate.platform.controller.gateways.task_links import TaskLinks
 from hotplate.platform.controller.interface import Subscribers
 from hotplate.platform.controller.loop import Controller
@@ -49,27 +52,36 @@ from hotplate.platform.controller.scaling.prometheus import Prometheus
 from hotplate.platform.controller.standby_metrics import StandbyMetrics
 from hotplate.platform.errors import CannotStart, Conflict, PortsExhausted
 from hotplate.platform.instance_type import InstanceType
+from hotplate.platform.leadership.candidate import Candidate, this_process
+from hotplate.platform.leadership.metrics import LeadershipMetrics
+from hotplate.platform.leadership.watchdog import begin_anew
 from hotplate.platform.local_node import local_node, tenancy_of
 from hotplate.platform.log_format import log_to_stderr
 from hotplate.platform.processes.data_dir import DataDir
 from hotplate.platform.processes.key_file import SECRET_KEYS, KeyFile
 from hotplate.platform.processes.leftovers import end_builds
-from hotplate.platform.processes.ports import is_everywhere, is_free
+from hotplate.platform.processes.ports import is_everywhere, is_free, reachable
 from hotplate.platform.processes.role_state import role_states
 from hotplate.platform.settings import ImageCommands, PlatformSettings
+from hotplate.platform.spec.replica_keys import ReplicaKeys
 from hotplate.platform.spec.scopes import API, ENDPOINT, METRICS
 from hotplate.platform.store.database import Database
-from hotplate.platform.store.identities import ADMIN, ORGANIZATION
+from hotplate.platform.store.identities import ADMIN
 from hotplate.platform.store.org_secrets import encrypt_anew
 from hotplate.platform.store.parts import Store
+from hotplate.platform.store.records import ORGANIZATION
 from hotplate.platform.store.replica_secrets import StoredSecrets
 from hotplate.platform.store.tokens import CALLERS
 from hotplate.platform.store.tokens import METRICS as METRICS_TOKEN
+from hotplate.platform.upkeep.agent_readers import AgentReaders
 from hotplate.platform.upkeep.audit_sweep import forget_old
 from hotplate.platform.upkeep.checks import checks
+from hotplate.platform.upkeep.claim import KEY as INSTALLATION
+from hotplate.platform.upkeep.claim import claim
+from hotplate.platform.upkeep.collector import Collector, collect_for_ever
 from hotplate.platform.upkeep.health import HealthMonitor, disks_of
-from hotplate.platform.upkeep.origin_sweep import OriginSweep
 from hotplate.platform.upkeep.sweeper import Sweeper
+from hotplate.platform.waiting import until_elected
 from hotplate.serving.replica.compile_cache import CompileCache
 
 log = logging.getLogger("hotplate.control-plane")
@@ -107,10 +119,27 @@ async def serve(
     keys = KeyFile(settings.secret_keys_at or data.root / SECRET_KEYS)
     database = Database(settings.database_url or data.database_url)
     store = Store(database, _allocator(settings), keys)
+    shown = _shown(settings, data, Hubs(settings.model_endpoints, own_hub(environ)))
+    mine = this_process(f"http://{reachable(settings.host)}:{settings.port}", data.root)
+    candidate = Candidate(store.leadership, mine, begin_anew)
+    stopped = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    waited = await until_elected(candidate, store, shown, settings, stopped)
+    if not candidate.acts:
+        store.close()
+        return
+    store.database.epoch = candidate.epoch
+    term = asyncio.create_task(candidate.keep(), name="term")
     await _open_secrets(store, keys)
     reserve_bytes = settings.disk_reserve_bytes
     blobs = BlobStore(settings.blobs_url or data.blobs_url, reserve_bytes)
+    installation = store.identities.key(INSTALLATION).hex()[:32]
+    named = store.artifacts.named_files
+    await asyncio.to_thread(claim, blobs, installation, named, shared=bool(settings.blobs_url))
     await asyncio.to_thread(blobs.drop_unfinished)
+    if not settings.blobs_url:
+        await asyncio.to_thread(blobs.holds.end_removals)
     await end_builds(data)
     agent = AgentClient(agent_url, data.secret("cluster-token"))
     store.tokens.adopt()
@@ -118,9 +147,14 @@ async def serve(
     keep_token(store, ADMIN, data.secret("admin-token"), API)
     keep_token(store, CALLERS, data.secret("endpoint-token"), ENDPOINT)
     keep_token(store, METRICS_TOKEN, data.secret("metrics-token"), METRICS)
-    hubs = Hubs(settings.model_endpoints, own_hub(environ))
     secrets = StoredSecrets(store.secrets)
-    node = await local_node(settings, standby, data, blobs, agent, hubs, environ, secrets)
+    replica_keys = ReplicaKeys(data.secret("cluster-token"), _own_url(settings))
+    node = await local_node(
+        settings, standby, data, blobs, agent, shown.hubs, environ, secrets, replica_keys.variables
+    )
+    for organization in store.organizations.all():
+        made_at = organization.created_at.timestamp()
+        node.environments.adopt(organization.name, organization.owner, made_at)
     desk = StandbyRoutes(store.learnt, node.standbys, standby, node.supply.most.memory_bytes)
     await desk.recall()
     registry = CollectorRegistry()
@@ -128,27 +162,21 @@ async def serve(
     PlatformCollector(registry=registry)
     registry.register(StandbyMetrics(node.standbys.views))
     registry.register(MemoryMetrics(node.engine.replicas))
+    registry.register(LeadershipMetrics(candidate))
     prometheus = Prometheus(settings.prometheus_url)
-    scheme = "https" if settings.tls_certificate else "http"
-    shown = ApiSettings(
-        advertise_host=_advertised(settings),
-        scheme=scheme,
-        own=OwnHosts(settings.host, settings.own_hosts),
-        public_url=settings.public_url,
-        trusted_proxies=settings.trusted_proxies,
-        hubs=hubs,
-    )
+    readers = AgentReaders(agent)
     controller = Controller(
         store,
         node.engine,
         replace(
             _rules(node.supply, shown, data.secret("cluster-token"), settings, types),
             tenancy=tenancy_of(node.unwalled, settings),
+            keys=replica_keys,
         ),
         _addresses(settings),
         ControllerMetrics(registry),
         prometheus,
-        Subscribers(notify=data.events.add, quotas_read=desk.allow),
+        Subscribers(notify=data.events.add, quotas_read=desk.allow, readers_read=readers.install),
     )
     app = make_app(store, blobs, controller, shown)
     lines = TaskLinks(store.tasks)
@@ -157,10 +185,20 @@ async def serve(
         lambda: _in_use(controller, node.compiled),
         agent,
         node.environments,
-        OriginSweep(store.artifacts, blobs, app[UNPACKING], ours=not settings.blobs_url),
         tasks,
-        partial(store.run, store.organizations.names),
+        node.standbys,
+        node.compiled,
+        partial(_owners, store),
         unused_files_s=settings.unused_files_s,
+    )
+    collector = Collector(
+        store,
+        blobs,
+        installation,
+        lambda: _in_use(controller, node.compiled),
+        node.environments,
+        node.compiled,
+        grace_s=settings.gc_grace_s,
         spare_environments=settings.spare_environments,
     )
     folders = [data.root, data.visible_folder("engine"), data.folder("environments")]
@@ -178,6 +216,8 @@ async def serve(
         ).routes()
     )
     app.add_routes(desk.routes())
+    app.add_routes(EnvironmentRoutes(store, node.environments).routes())
+    app.add_routes(GarbageRoutes(collector, store.audit).routes())
     metrics = MetricsRoutes(
         data.secret("cluster-token"),
         app[AUTH].admit_bearer,
@@ -195,16 +235,21 @@ async def serve(
     )
     descriptors.allow_many()
     descriptors.say_when_short(asyncio.get_running_loop(), log)
-    listener = ApiListener(app)
-    stopped = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    listener = waited or ApiListener(app)
     watching = asyncio.create_task(health.run(), name="health")
     try:
-        await listener.start(settings.host, settings.port)
+        if waited is None:
+            await listener.start(settings.host, settings.port)
+        else:
+            await listener.switch_to(app)
         log.info("ready at %s:%s; this machine: %s", settings.host, settings.port, node.machine)
         await _until(
-            stopped, controller.run(), sweeper.run(), forget_old(store.audit, settings.audit_days)
+            stopped,
+            controller.run(),
+            sweeper.run(),
+            readers.run(),
+            collect_for_ever(collector, settings.gc_period_s),
+            forget_old(store.audit, settings.audit_days),
         )
         await listener.stop()
         await lines.close()
@@ -215,7 +260,21 @@ async def serve(
         await prometheus.close()
         await node.close()
         await agent.close()
+        term.cancel()
+        await candidate.give_up()
         store.close()
+
+
+def _shown(settings: PlatformSettings, data: DataDir, hubs: Hubs) -> ApiSettings:
+    return ApiSettings(
+        advertise_host=_advertised(settings),
+        scheme="https" if settings.tls_certificate else "http",
+        own=OwnHosts(settings.host, settings.own_hosts),
+        public_url=settings.public_url,
+        trusted_proxies=settings.trusted_proxies,
+        cluster_token=data.secret("cluster-token"),
+        hubs=hubs,
+    )
 
 
 async def _open_secrets(store: Store, keys: KeyFile) -> None:
@@ -240,6 +299,11 @@ def _in_use(controller: Controller, compiled: CompileCache) -> Set[str] | None:
     """All manifests that are to stay; None while that is not known."""
     wanted = controller.manifests()
     return None if wanted is None else wanted | compiled.manifests()
+
+
+async def _owners(store: Store) -> Set[str]:
+    organizations = await store.run(store.organizations.all)
+    return {organization.owner for organization in organizations}
 
 
 def _allocator(settings: PlatformSettings) -> Callable[[set[int]], int]:
@@ -300,6 +364,11 @@ def _addresses(settings: PlatformSettings) -> Addresses:
     files = (settings.tls_certificate, settings.tls_key)
     certificate, key = (str(Path(file).absolute()) if file else "" for file in files)
     return Addresses(settings.host, tls_certificate=certificate, tls_key=key)
+
+
+def _own_url(settings: PlatformSettings) -> str:
+    """Where replicas of this machine reach the API."""
+    return f"{origin_of('http', reachable(settings.host))}:{settings.port}"
 
 
 def _advertised(settings: PlatformSettings) -> str:

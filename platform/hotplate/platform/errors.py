@@ -9,11 +9,15 @@
 ├── Alone           replicas are not kept apart here, and another organization is served
 ├── Invalid         a request that cannot be carried out as written; the message has the path
 ├── BodyCut         the body of an upload ended before all of it had arrived
+├── BodyLarge       a body of more bytes than a call takes
 ├── BodySlow        a body that takes longer to arrive than a call may last
 ├── LinkExpired     a signed transfer URL that is forged, or older than it may be
 ├── PortsExhausted  every port that deployments may have is taken
 ├── StoreFailed     the database does not take reads or writes now; nothing was changed
+│   └── NoLongerLeader  another control plane acts in place of this one; nothing was changed
+├── NoLeader        no control plane acts at this moment, or it cannot be reached; ask again
 ├── SecretsUnreadable  a secret cannot be decrypted: a key is missing, or its row was changed
+├── Busy            it cannot be now, and may be soon: files are being pushed, say; nothing was done
 ├── StillUnpacking  what is asked for has been uploaded but is not ready yet; ask again
 ├── BadSetting      a flag, variable or key of the settings file that cannot be used
 ├── AlreadyRunning  another `hotplate up` has the data directory
@@ -105,6 +109,12 @@ class BodyCut(PlatformError):
     code = "body_cut"
 
 
+class BodyLarge(PlatformError):
+    """A body of more bytes than a call takes. Send less in one."""
+
+    code = "request_entity_too_large"
+
+
 class BodySlow(PlatformError):
     """A body that takes longer to arrive than a call may last. Send it again, faster."""
 
@@ -133,10 +143,35 @@ class StoreFailed(PlatformError):
     retry_after_s = 10
 
 
+class NoLongerLeader(StoreFailed):
+    """Another control plane has begun to act while this one was stopped or cut off.
+
+    Nothing was changed; the same request may be sent again.
+    """
+
+    code = "no_longer_leader"
+    retry_after_s = 1
+
+
+class NoLeader(PlatformError):
+    """Of several control planes none acts now, or the one that does cannot be reached. Ask again
+    in a few seconds."""
+
+    code = "no_leader"
+    retry_after_s = 2
+
+
 class SecretsUnreadable(PlatformError):
     """A secret cannot be decrypted, or its keys cannot be read or written. Nothing was changed."""
 
     code = "secrets_unreadable"
+
+
+class Busy(PlatformError):
+    """It cannot be now; nothing was done. Try it again soon."""
+
+    code = "busy"
+    retry_after_s = 10
 
 
 class StillUnpacking(PlatformError):

@@ -24,7 +24,7 @@ from hotplate.serving.gateway.fleet.discovery import RENDEZVOUS, top
 from hotplate.serving.replica.compile_cache import CompileCache
 from hotplate.serving.replica.environments.builder import EnvironmentBuilder
 from hotplate.serving.replica.environments.registry import EnvironmentRegistry
-from hotplate.serving.replica.runtime import BentoRuntime
+from hotplate.serving.replica.runtime import ApiAccess, BentoRuntime
 from hotplate.serving.replica.secret_values import SecretSource
 
 _OF_PROGRAMS = ("bin", "dev", "lib", "lib64", "proc", "sbin", "sys", "usr")
@@ -62,6 +62,7 @@ async def local_node(
     hubs: Hubs,
     environ: Mapping[str, str],
     secrets: SecretSource,
+    api_access: ApiAccess,
 ) -> LocalNode:
     """Put it together, and note in the data directory's events where walls are missing."""
     # A store of this machine alone has no other node to build for, and would hold a second copy.
@@ -90,6 +91,7 @@ async def local_node(
         compiled=compiled,
         hubs=hubs,
         secrets=secrets,
+        api_access=api_access,
         visible=None if isolation.refusal else _shown(settings),
     )
     engine, standbys = local.engine(bentos)

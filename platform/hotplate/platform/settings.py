@@ -71,6 +71,9 @@ class PlatformSettings:
     """Port of the API and the dashboard."""
     advertise_host: str = ""
     """Host name that deployments' URLs carry; empty = `host`, or what the client called."""
+    control_planes: int = 1
+    """How many control planes `hotplate up` starts, 1 or 2: one acts, and another one takes over
+    from it within seconds. Together they are best on PostgreSQL (`database_url`)."""
     hosts: tuple[str, ...] = ()
     """Further names by which browsers and clients call this platform, such as a proxy's; what asks
     for another one is answered 421."""
@@ -135,6 +138,12 @@ class PlatformSettings:
     spare_environments: int = 5
     """Python environments that are kept though no deployment uses them: those used last."""
 
+    gc_grace_s: float = 86_400.0
+    """Nothing that nobody wants is removed that was written, or an environment that was used, so
+    short a time ago."""
+    gc_period_s: float = 600.0
+    """How often it is looked for what nobody wants."""
+
     package_cache: str = ""
     """Folder for what builds of environments download; empty = in the data directory. Several
     platforms may share one."""
@@ -151,17 +160,18 @@ class PlatformSettings:
 
     def __post_init__(self) -> None:
         _check("port", self.port, 0 < self.port <= 65535, "1 to 65535")
+        _check("control_planes", self.control_planes, 1 <= self.control_planes <= 2, "1 or 2")
         _check("arena_bytes", self.arena_bytes, self.arena_bytes >= 0, "0 or more")
         overcommit = self.cpu_overcommit
         _check("cpu_overcommit", overcommit, 1 <= overcommit <= 1000, "1 to 1000")
         reserve_bytes = self.disk_reserve_bytes
         _check("disk_reserve_bytes", reserve_bytes, reserve_bytes >= 0, "0 or more")
-        for name in ("drain_s", "unused_files_s"):
+        for name in ("drain_s", "unused_files_s", "gc_grace_s"):
             value_s = getattr(self, name)
             _check(name, value_s, 0 <= value_s <= LONGEST_S, f"0 to {LONGEST_S}")
         days = self.audit_days
         _check("audit_days", days, 0 < days <= 36_500, "more than 0, at most 36500")
-        for name in ("task_results_s", "build_timeout_s", "dev_idle_s"):
+        for name in ("task_results_s", "build_timeout_s", "dev_idle_s", "gc_period_s"):
             value_s = getattr(self, name)
             _check(name, value_s, 0 < value_s <= LONGEST_S, f"more than 0, at most {LONGEST_S}")
         spare = self.spare_environments
@@ -202,7 +212,7 @@ class PlatformSettings:
     @property
     def own_hosts(self) -> tuple[str, ...]:
         """Every name by which this platform is called, beside `host` and loopback names."""
-        public = urlsplit(self.public_url).hostname or ""
+        public = urlsplit(self.public_url).netloc.rpartition("@")[2]  # browsers tell its port
         return tuple(filter(None, (self.advertise_host, public, *self.hosts)))
 
     def port_range(self) -> tuple[int, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import select
 import subprocess
 import sys
 import tempfile
@@ -15,10 +16,12 @@ from typing import Any
 import pytest
 
 from hotplate.cache.client import AgentClient
+from hotplate.cache.file_view.mounting import mounted_at
 from hotplate.cache.manifest import Manifest
 from hotplate.cache.tiers import private_mounts as own_mounts
 from tests.support.as_user import __file__ as AS_USER
 from tests.support.cache.fakes import AgentProcess, publish, random_bytes
+from tests.support.patience import PATIENCE_S
 
 OURS, THEIRS = random_bytes(100_000, 1), random_bytes(100_000, 2)
 UNUSED = 1_879_048_192
@@ -97,6 +100,16 @@ def folder() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="hotplate-ids-") as name:
         Path(name).chmod(0o755)
         yield Path(name)
+        unmounted(Path(name, "view"))
+
+
+def unmounted(folder: Path) -> None:
+    """Returns when nothing is mounted there: a view's daemon outlives its agent for a moment."""
+    with open("/proc/self/mountinfo") as mounts:
+        changes = select.poll()
+        changes.register(mounts, select.POLLPRI | select.POLLERR)
+        while mounted_at(folder):
+            assert changes.poll(PATIENCE_S * 1000), f"{folder} is still mounted"
 
 
 async def node(folder: Path, agent: AgentProcess, user: int, manifests: Sequence[Manifest]) -> Node:

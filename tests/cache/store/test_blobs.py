@@ -5,6 +5,7 @@ import os
 import random
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,53 @@ def test_an_empty_blob_has_no_chunks(blobs: BlobStore) -> None:
 def test_the_same_content_is_stored_once(blobs: BlobStore) -> None:
     assert put(blobs, b"same") == put(blobs, b"sa", b"me")
     assert len(contents(blobs)) == 1
+
+
+def test_content_that_comes_again_takes_the_room_of_both_for_a_while(folder: BlobStore) -> None:
+    def used_bytes(content: bytes) -> int:
+        before = folder.used_bytes()
+        with folder.writer() as writer:
+            writer.write(content)
+            writer.replace()
+        return folder.used_bytes() - before
+
+    assert used_bytes(b"content") == used_bytes(b"content") == used_bytes(b"another")
+    now = datetime.now(UTC)
+    folder.drop_replaced(now - timedelta(minutes=1))
+    assert folder.used_bytes() == 21
+    folder.drop_replaced(now + timedelta(minutes=1))
+    assert folder.used_bytes() == 14
+
+
+def test_a_blob_that_comes_again_mends_the_one_that_was_there(
+    tmp_path: Path, folder: BlobStore
+) -> None:
+    """As a chunk that is corrupt says: push it again."""
+    blob = put(folder, b"content")
+    (tmp_path / "blobs" / blob.digest[:2] / blob.digest).write_bytes(b"CONTENT")
+    with folder.writer() as writer:
+        writer.write(b"content")
+        assert writer.replace() == blob
+    assert list(folder.chunks(blob)) == [b"content"]
+
+
+def test_which_folders_are_there_says_nothing_of_what_is_in_them(
+    tmp_path: Path, folder: BlobStore
+) -> None:
+    with folder.writer() as writer:
+        writer.write(b"content")
+        writer.replace()
+    assert len(list((tmp_path / "blobs").iterdir())) == 256
+
+
+def test_a_bucket_takes_what_comes_again(blobs: BlobStore) -> None:
+    for _ in range(2):
+        with blobs.writer() as writer:
+            writer.write(b"content")
+            blob = writer.replace()
+        assert list(blobs.chunks(blob)) == [b"content"]
+    blobs.drop_replaced(datetime.now(UTC) + timedelta(minutes=1))
+    assert contents(blobs) == [f"blobs/{blob.digest[:2]}/{blob.digest}"]
 
 
 def test_a_blob_left_without_commit_is_gone(blobs: BlobStore) -> None:

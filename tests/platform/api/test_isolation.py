@@ -18,9 +18,10 @@ from aiohttp import ClientSession, WSMsgType, WSServerHandshakeError, web
 from aiohttp.test_utils import TestServer
 
 from hotplate.cache.store.blobs import BlobStore
-from hotplate.platform.api.web.access import need
+from hotplate.platform.api.web.access import LOOK_UP, need
 from hotplate.platform.api.web.settings import ApiSettings
 from hotplate.platform.application import make_app
+from hotplate.platform.controller.interface import CallingReplica
 from hotplate.platform.spec.scopes import OF_API, allows
 from hotplate.platform.store.parts import Store
 from hotplate.platform.store.records import MemberRole
@@ -52,7 +53,9 @@ organization."""
 
 ROLES = tuple(map(str, MemberRole))
 NARROW = (*OF_API, "endpoint", "endpoint:deploy", "metrics")
-CALLERS = (*ROLES, *NARROW, "expired", "revoked", "made up", "nobody", "sign-in")
+CALLERS = (*ROLES, *NARROW, "expired", "revoked", "made up", "nobody", "replica", "sign-in")
+REPLICA_KEY = "hotplate-replica.acme-1-echo-abcde.f"
+"""Of one whose bento names deployments that are called as the other organization's."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +90,7 @@ class Objects:
             "uid": self.uid,
             "cluster": "default",
         }
-        return re.sub(r"\{(\w+)\}", lambda found: values[found[1]], pattern)
+        return re.sub(r"\{(\w+)\}", lambda found: values.get(found[1], "any"), pattern)
 
     def body(self, route: Route) -> Any:
         found = BODIES.get(f"{route.method} {route.path}")
@@ -106,6 +109,8 @@ class Caller:
 
     def refused(self, route: Route) -> int:
         """The status with which they may not call a route at all; 0 = they may."""
+        if self.name == "replica":
+            return 0 if (route.method, route.path) == ("GET", LOOK_UP) else 403
         if self.status and not (self.status == 403 and route.method in ("GET", "HEAD")):
             return self.status
         if self.status == 403 and route.path.startswith("/ws/"):
@@ -137,13 +142,7 @@ class World:
 
 def routes_of(app: web.Application) -> list[Route]:
     """All that want a caller; of a route for any method, one that reads and one that changes."""
-    found = []
-    for route in app.router.routes():
-        path = "" if route.resource is None else route.resource.canonical
-        if need("GET", path) is not None and route.method != "HEAD":
-            methods = ("GET", "POST") if route.method == "*" else (route.method,)
-            found += [Route(method, path) for method in methods]
-    return found
+    return [route for route in all_routes(app) if need("GET", route.path) is not None]
 
 
 @asynccontextmanager
@@ -152,6 +151,9 @@ async def other_organization(
 ) -> AsyncIterator[World]:
     app = make_app(store, blobs, controller, ApiSettings(trusted_proxies=("127.0.0.1",)))
     controller.replicas = [REPLICA]
+    acme = store.identities.ensure_user("acme", "a-admin", "").organization
+    opens = frozenset([f"{TAG}deploy", f"{NO_TAG}deploy"])
+    controller.calling[REPLICA_KEY] = CallingReplica("acme-1-echo-abcde", acme, opens)
     org = f"{TAG}org"
     async with TestServer(app) as server, Cloud(server, store, org, name=f"{TAG}user") as their:
         await their.push_bento(f"{TAG}bento")
@@ -192,6 +194,7 @@ def callers(store: Store) -> list[Caller]:
     for name, token in (("expired", expired), ("revoked", revoked), ("made up", "f" * 64)):
         found.append(Caller(name, {"X-YATAI-API-TOKEN": token}, status=401))
     found.append(Caller("nobody", {}, status=401))
+    found.append(Caller("replica", {"X-YATAI-API-TOKEN": REPLICA_KEY}))
     return found
 
 
@@ -284,4 +287,48 @@ async def seen_by_operator(world: World, http: ClientSession) -> dict[Route, tup
     for route in named:
         if not route.path.startswith("/ws/") and "_tokens" not in route.path:
             found[route] = await asked(world, http, route, world.theirs, world.operator)
+    return found
+
+
+async def test_a_replica_s_key_opens_what_its_bento_names_and_nothing_else(
+    store: Store, blobs: BlobStore, controller: FakeController
+) -> None:
+    async with other_organization(store, blobs, controller) as world:
+        mine = store.organizations.organization(f"{TAG}org")
+        opens = frozenset([f"{TAG}deploy"])
+        controller.calling[REPLICA_KEY] = CallingReplica(f"{TAG}replica", mine, opens)
+        headers = {"X-YATAI-API-TOKEN": REPLICA_KEY, "Authorization": f"Bearer {REPLICA_KEY}"}
+        opened = []
+        async with ClientSession(str(world.server.make_url("/"))) as http:
+            for route in all_routes(world.server.app):
+                if route.path == "/api/v1/auth/code":  # it answers anybody, each with another
+                    continue
+                status, text = await asked(world, http, route, world.theirs, headers)
+                if status == 403 and need("GET", route.path) is not None:
+                    continue
+                if status == 200 and (route.method, route.path) == ("GET", LOOK_UP):
+                    opened.append(text)
+                    continue
+                nobody = await asked(world, http, route, world.theirs, {})
+                assert status == 403 or (status, text) == nobody, f"{route}: {status} {text}"
+            for other in (f"{TAG}other", f"{TAG}deploy%2F..%2F{TAG}deploy", f"{TAG}DEPLOY"):
+                path = f"/api/v2/deployments/{other}"
+                async with http.get(path, headers=headers) as answer:
+                    assert answer.status == 403, "whether there is one is not told"
+            elsewhere = headers | {"X-Hotplate-Organization": "acme"}
+            async with http.get(f"/api/v2/deployments/{TAG}deploy", headers=elsewhere) as answer:
+                assert answer.status == 404
+        (found,) = opened
+        target = json.loads(found)["latest_revision"]["targets"][0]
+        assert target["config"] is None, "its variables are not the caller's"
+
+
+def all_routes(app: web.Application) -> list[Route]:
+    """Those that need nobody too."""
+    found = []
+    for route in app.router.routes():
+        path = "" if route.resource is None else route.resource.canonical
+        if route.method != "HEAD":
+            methods = ("GET", "POST") if route.method == "*" else (route.method,)
+            found += [Route(method, path) for method in methods]
     return found

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
+import shutil
 import tarfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Connection, text
+from sqlalchemy import text
 
-from hotplate.cache.manifest import Manifest, ManifestEntry
 from hotplate.cache.store.blobs import BlobStore
-from hotplate.platform.api.internal.task_contents import folder_of
-from hotplate.platform.backups.manifest import LEFT_OUT
+from hotplate.cache.store.holds import HOLD
 from hotplate.platform.backups.restoring import restore
 from hotplate.platform.backups.saving import Installation, save
 from hotplate.platform.cli import main
@@ -29,9 +23,16 @@ from hotplate.platform.store import schema
 from hotplate.platform.store.database import opening
 from hotplate.platform.store.keyring import Keyring
 from tests.support.control_plane import any_rows, postgresql
-from tests.support.control_plane.any_rows import Rows
+from tests.support.control_plane.filled_installation import (
+    files_of,
+    filled,
+    in_folder,
+    installation,
+    is_empty,
+    rows_of,
+    transaction,
+)
 
-FILES = {"weights": bytes(range(256)) * 40_000, "empty": b"", "config": b"{}"}
 SECRET = b"correct horse"
 NewUrl = Callable[[str], str]
 
@@ -49,75 +50,23 @@ def new_url(tmp_path: Path, request: pytest.FixtureRequest) -> NewUrl:
     return url
 
 
-@pytest.fixture
-def first(tmp_path: Path, new_url: NewUrl) -> Installation:
-    return filled(installation(tmp_path / "first", new_url("sqlite")))
+@pytest.fixture(scope="module")
+def filled_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of an installation that has something of everything."""
+    folder = tmp_path_factory.mktemp("installations") / "first"
+    filled(installation(folder))
+    return folder
 
 
 @pytest.fixture
-def second(tmp_path: Path, new_url: NewUrl) -> Installation:
-    return installation(tmp_path / "second", new_url("sqlite"))
+def first(tmp_path: Path, filled_once: Path) -> Installation:
+    """A copy of it."""
+    return in_folder(shutil.copytree(filled_once, tmp_path / "first"))
 
 
-def installation(folder: Path, url: str) -> Installation:
-    folder.mkdir()
-    return Installation(url, BlobStore(f"file://{folder}/blobs"), KeyFile(folder / "secret-keys"))
-
-
-def filled(there: Installation) -> Installation:
-    """With rows in every table, the files that they name, and keys."""
-    tree = tree_of(there.blobs)
-    with there.blobs.part_writer(folder_of("t"), 1) as part:
-        part.write(b"a large input")
-        part.commit()
-    there.keys.keep(Keyring.new())
-    with transaction(there.database_url) as connection:
-        any_rows.add(connection)
-        for statement in (
-            f"UPDATE artifacts SET files = '{tree}'",
-            f"UPDATE revisions SET files = '{tree}'",
-            f"UPDATE deployments SET tree = '{tree}'",
-            "UPDATE tasks SET input_body = NULL, id = 't' WHERE input_part = 1",
-            "UPDATE learnt SET value = 'null' WHERE value IS NOT NULL",
-        ):
-            connection.execute(text(statement))
-    return there
-
-
-def tree_of(blobs: BlobStore) -> str:
-    entries = []
-    for path, content in FILES.items():
-        with blobs.writer() as writer:
-            writer.write(content)
-            entries.append(ManifestEntry(path, blob=writer.commit()))
-    return blobs.put_manifest(Manifest(tuple(entries)))
-
-
-@contextmanager
-def transaction(url: str) -> Iterator[Connection]:
-    """In a database that has the code's schema."""
-    with opening(url) as engine:
-        schema.bring_up(engine)
-        with engine.begin() as connection:
-            yield connection
-    engine.dispose()
-
-
-def rows_of(there: Installation) -> Rows:
-    with transaction(there.database_url) as connection:
-        found = any_rows.read(connection)
-    return {name: rows for name, rows in found.items() if name not in LEFT_OUT}
-
-
-def files_of(there: Installation) -> dict[str, bytes]:
-    """Everything in the blob store, by path."""
-    root = Path(there.blobs.url.removeprefix("file://"))
-    paths = (Path(folder, file) for folder, _, files in os.walk(root) for file in files)
-    return {str(path.relative_to(root)): path.read_bytes() for path in paths}
-
-
-def is_empty(there: Installation) -> bool:
-    return not any(rows_of(there).values()) and not there.keys.path.exists()
+@pytest.fixture
+def second(tmp_path: Path) -> Installation:
+    return installation(tmp_path / "second")
 
 
 def test_every_row_and_byte_comes_back_from_sqlite_by_postgresql(
@@ -186,16 +135,22 @@ def test_nothing_is_swept_while_it_is_copied(tmp_path: Path, first: Installation
     held = []
 
     def now() -> datetime:
-        held.append(first.blobs.holds.held(moment))
-        return moment
+        held.append(first.blobs.holds.held(written_now(first.blobs)))
+        return datetime(2026, 1, 2, tzinfo=UTC)
 
-    moment = datetime(2026, 1, 2, tzinfo=UTC)
     save(tmp_path / "file", first, now=now)
     assert held[0] is False
     assert held[1:] and all(held[1:])
-    assert not first.blobs.holds.held(moment)
-    first.blobs.holds.keep("of a backup that was killed", moment)
-    assert not first.blobs.holds.held(moment + timedelta(seconds=1))
+    at = written_now(first.blobs)
+    assert not first.blobs.holds.held(at)
+    first.blobs.holds.keep("of a backup that was killed", datetime(2026, 1, 2, tzinfo=UTC))
+    assert first.blobs.holds.held(at)
+    assert not first.blobs.holds.held(at + HOLD.total_seconds() + 60), "it is over by itself"
+
+
+def written_now(blobs: BlobStore) -> float:
+    """The time by the store's clock."""
+    return blobs.contents.put_claim({})
 
 
 def test_without_blobs_there_are_rows_only(
@@ -298,58 +253,9 @@ def test_a_damaged_blob_is_told_before_it_is_needed(tmp_path: Path, first: Insta
     assert [path.name for path in tmp_path.glob("file*")] == []
 
 
-NEVER = 1_000_000
-KILLED = """
-import os, signal, sys
-from hotplate.platform.backups import archive, saving, restoring
-from hotplate.cache.store.blobs import BlobStore
-from hotplate.platform.processes.key_file import KeyFile
-what, at, file, url, folder = sys.argv[1:]
-left = int(at)
-def trace(frame, event, argument):
-    global left
-    if "/backups/" in frame.f_code.co_filename or "/store/" in frame.f_code.co_filename:
-        left -= event == "call"
-        if left < 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-sys.setprofile(trace)
-from pathlib import Path
-there = saving.Installation(url, BlobStore(f"file://{folder}/blobs"), KeyFile(Path(folder, "keys")))
-(saving.save if what == "save" else restoring.restore)(Path(file), there, b"secret")
-"""
-
-
-def killed(what: str, at: int, file: Path, there: Installation) -> bool:
-    """Whether a process that saves or restores was killed, after so many calls of functions."""
-    folder = there.blobs.url.removeprefix("file://").removesuffix("/blobs")
-    words = [what, str(at), str(file), there.database_url, folder]
-    status = subprocess.run([sys.executable, "-c", KILLED, *words], check=False).returncode
-    assert status in (0, -signal.SIGKILL)
-    return status != 0
-
-
-@pytest.mark.parametrize("at", [30, 200, 400, 600, 800, 1000, 1200, NEVER])
-def test_what_is_killed_leaves_nothing_half(
-    tmp_path: Path, first: Installation, second: Installation, at: int
-) -> None:
-    file = tmp_path / "file"
-    save(file, first)
-    whole = file.read_bytes()
-    was_killed = killed("save", at, file, first)
-    assert was_killed or at > 1000
-    assert not was_killed or file.read_bytes() == whole
-    was_killed = killed("restore", at, file, second)
-    assert was_killed is (at < NEVER)
-    if was_killed:
-        assert is_empty(second)
-        restore(file, second)
-    assert rows_of(second) == rows_of(first)
-
-
 def test_the_commands_say_what_there_is(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], first: Installation
 ) -> None:
-    os.rename(first.database_url.removeprefix("sqlite:///"), tmp_path / "first" / "hotplate.db")
     old, new, file = str(tmp_path / "first"), str(tmp_path / "new"), str(tmp_path / "file")
     (tmp_path / "phrase").write_text("a phrase\n")
     phrase = ["--passphrase-file", str(tmp_path / "phrase")]

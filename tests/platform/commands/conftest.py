@@ -8,8 +8,9 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from hotplate.platform.cli import main
-from hotplate.platform.store.identities import ADMIN, ORGANIZATION
+from hotplate.platform.store.identities import ADMIN
 from hotplate.platform.store.parts import Store
+from hotplate.platform.store.records import ORGANIZATION
 from tests.support.control_plane.cloud import Cloud
 
 Hotplate = Callable[..., Awaitable[tuple[int, str, str]]]

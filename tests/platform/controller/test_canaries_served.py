@@ -85,6 +85,23 @@ async def test_weights_and_ways_to_choose_start_and_stop_nothing(world: World) -
     assert world.state(made).deployment.latest.number == 1
 
 
+async def test_a_version_that_sleeps_keeps_its_part_and_is_woken_by_its_own_requests(
+    world: World,
+) -> None:
+    made = await world.deploy_running()
+    draft = RevisionDraft(world.bento("v2"), config(0, 1))
+    changed(world, made, CanaryDraft({"next": draft}, {"next": 30}, "random"))
+    await until(lambda: weights(world) == {"next": 30})
+
+    def there() -> list[str]:
+        return sorted(replica.key.deployment for replica in world.engine.replicas())
+
+    await until(lambda: there() == ["echo"])
+    assert weights(world) == {"next": 30}
+    await world.gateway.report(**{"default__echo#next": RouteDemand(queued=1)})
+    await until(lambda: there() == ["echo", "echo#next"])
+
+
 async def test_a_worse_canary_gets_nothing_any_longer(world: World) -> None:
     made, _ = await with_canary(world)
     await until(lambda: weights(world) == {"next": 10})

@@ -37,7 +37,11 @@ def paths(files: list[CodeFile]) -> list[str]:
 
 @pytest.mark.parametrize(
     "path",
-    ["../up", "a/../../up", "/etc/passwd", "a//b", ".", "", "a\x00b", "a\\b", "x" * 256, "a/" * 70],
+    [
+        *("../up", "a/../../up", "/etc/passwd", "a//b", ".", "", "a\x00b", "a\\b", "x" * 256),
+        *("a/" * 70, "%2e%2e/up", "a/%2E%2e%2fup", "%252e%252e/up", "%2fetc/passwd", "a%00b"),
+        "\ud800",
+    ],
 )
 def test_a_path_that_leaves_the_folder_or_reads_in_two_ways_is_refused(path: str) -> None:
     with pytest.raises(Invalid, match=r"files\[0\].path"):
@@ -45,6 +49,11 @@ def test_a_path_that_leaves_the_folder_or_reads_in_two_ways_is_refused(path: str
     if path:
         with pytest.raises(Invalid, match=r"paths\[0\]"):
             named_paths(Fields({"paths": [path]}))
+
+
+@pytest.mark.parametrize("path", ["100%.txt", "a%20b.py", "%zz", "..hidden", "a%2fb"])
+def test_a_name_with_a_percent_sign_is_its_authors(path: str) -> None:
+    assert [file.path for file in sent_files(Fields({"files": [sent(path)]}))] == [path]
 
 
 def test_what_is_no_base64_is_refused_and_an_empty_file_is_none_of_that() -> None:

@@ -11,7 +11,7 @@ from hotplate.platform.spec.variables import variables
     ("envs", "message"),
     [
         ([{"name": "A=B", "value": "c"}], r"envs\[0\].name: 'A=B' is no name of a variable"),
-        ([{"name": "\0", "value": "c"}], r"envs\[0\].name: '' is no name of a variable"),
+        ([{"name": "\0", "value": "c"}], r"envs\[0\].name: it has a NUL character"),
         (
             [{"name": "A"}, {"name": "KEY", "value": "x" * (128 << 10)}],
             r"envs\[1\]: 'KEY' has 131077 bytes with its value \(limit 131072\)",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,8 +21,6 @@ from hotplate.platform.store.parts import Store
 from hotplate.platform.store.records import Kind, User
 
 VALUE = "hf_0123456789"
-DEATHS_APART = 4
-"""Lines between two of a test."""
 
 
 @pytest.fixture
@@ -229,19 +225,3 @@ def test_another_installations_keys_are_noticed_at_the_start(
     with pytest.raises(CannotStart, match=r"lacks the key [0-9a-f]{16}, .* \(1 values\)"):
         other.secrets.check_keys()
     other.close()
-
-
-@pytest.mark.parametrize("first", range(1, DEATHS_APART + 1))
-def test_a_change_of_the_key_that_is_killed_at_any_line_loses_nothing(
-    tmp_path: Path, first: int
-) -> None:
-    """Together they are killed at each line."""
-    program = [sys.executable, "-m", "tests.support.control_plane.rotation_deaths"]
-    done = subprocess.run(
-        [*program, str(tmp_path), str(first), str(DEATHS_APART)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert int(done.stdout) >= 40

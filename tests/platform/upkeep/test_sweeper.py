@@ -1,12 +1,11 @@
-"""What is taken from a node when no deployment uses it any more, and from the origin."""
+"""What is taken from a node when no deployment uses it any more."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence, Set
 
 import pytest
 
-from hotplate.cache.store.blobs import Digests
 from hotplate.platform.upkeep.sweeper import Sweeper, unused
 
 
@@ -29,49 +28,54 @@ class FakeAgent:
 
 class FakeEnvironments:
     def __init__(self) -> None:
-        self.asked: list[tuple[Set[str], int]] = []
+        self.forgotten: list[str] = []
 
     def manifests(self) -> Set[str]:
         return {"environment"}
 
-    async def sweep(self, wanted: Set[str], spare: int) -> Mapping[str, str]:
-        self.asked.append((wanted, spare))
-        return {}
+    async def gone(self, owners: Callable[[], Awaitable[Set[str]]]) -> Sequence[str]:
+        return sorted({"acme's", "gone's"} - await owners())
 
-    async def forget(self, organizations: Set[str]) -> Sequence[str]:
-        assert organizations == {"acme"}
-        return []
+    async def forget(self, folders: Sequence[str]) -> None:
+        self.forgotten.extend(folders)
 
 
-class FakeOrigin:
+class FakeStandbys:
     def __init__(self) -> None:
-        self.asked: list[Set[str]] = []
+        self.forgotten: list[str] = []
 
-    async def sweep(self, wanted: Set[str]) -> Digests:
-        self.asked.append(wanted)
-        return Digests(frozenset({"old"}))
+    def forget(self, owners: Collection[str]) -> None:
+        self.forgotten.extend(owners)
+
+
+class FakeCode:
+    def forget(self, owners: Set[str]) -> None:
+        assert owners == {"acme's"}
 
 
 class FakeTasks:
     async def sweep(self) -> None: ...
 
 
-async def organizations() -> Set[str]:
-    return {"acme"}
+async def owners() -> Set[str]:
+    return {"acme's"}
 
 
 def sweeper_of(
-    wanted: Set[str] | None, agent: FakeAgent, environments: FakeEnvironments, origin: FakeOrigin
+    wanted: Set[str] | None,
+    agent: FakeAgent,
+    environments: FakeEnvironments,
+    standbys: FakeStandbys | None = None,
 ) -> Sweeper:
     return Sweeper(
         lambda: wanted,
         agent,
         environments,
-        origin,
         FakeTasks(),
-        organizations,
+        standbys or FakeStandbys(),
+        FakeCode(),
+        owners,
         unused_files_s=60,
-        spare_environments=2,
     )
 
 
@@ -92,21 +96,18 @@ async def test_a_sweep_leaves_what_is_wanted_and_what_is_asked_for_meanwhile(
     caplog.set_level("INFO")
     agent, environments = FakeAgent({"a": 90, "b": 90, "c": 90}, busy="c"), FakeEnvironments()
     agent.trees["environment"] = 90
-    origin = FakeOrigin()
-    sweeper = sweeper_of({"a"}, agent, environments, origin)
-    await sweeper.sweep()
-    await sweeper.sweep_origin()
+    await sweeper_of({"a"}, agent, environments).sweep()
     assert set(agent.trees) == {"a", "c", "environment"}
-    assert environments.asked == [({"a"}, 2)]
-    assert origin.asked == [{"a"}]
-    assert "1 manifests and 0 blobs that no version names are removed" in caplog.text
+    assert "nobody asked for them for 90 s" in caplog.text
 
 
 async def test_a_sweep_touches_nothing_before_all_deployments_are_read() -> None:
-    agent, environments, origin = FakeAgent({"a": 90}), FakeEnvironments(), FakeOrigin()
-    sweeper = sweeper_of(None, agent, environments, origin)
-    await sweeper.sweep()
-    await sweeper.sweep_origin()
+    agent = FakeAgent({"a": 90})
+    await sweeper_of(None, agent, FakeEnvironments()).sweep()
     assert set(agent.trees) == {"a"}
-    assert environments.asked == []
-    assert origin.asked == []
+
+
+async def test_of_an_organization_that_is_gone_its_standbys_end_before_their_files_go() -> None:
+    environments, standbys = FakeEnvironments(), FakeStandbys()
+    await sweeper_of(set(), FakeAgent({}), environments, standbys).sweep()
+    assert standbys.forgotten == environments.forgotten == ["gone's"]

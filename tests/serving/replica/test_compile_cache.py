@@ -60,7 +60,7 @@ class Node:
 
     async def replica(self, name: str) -> Path:
         folder = self.folder / name
-        await self.code.take(key("acme", ["model"], "environment", "H100"), folder)
+        await self.code.take("acme", key("acme", ["model"], "environment", "H100"), folder)
         return folder
 
 
@@ -103,8 +103,20 @@ async def test_another_organization_gets_nothing_of_it(tmp_path: Path) -> None:
     kernel(first, "TRITON_CACHE_DIR").write_text("acme's")
     await node.code.keep(first, ended=True)
     others = tmp_path / "others"
-    await node.code.take(key("evil", ["model"], "environment", "H100"), others)
+    await node.code.take("evil", key("evil", ["model"], "environment", "H100"), others)
     assert not list(others.iterdir())
+
+
+async def test_of_an_organization_that_is_gone_nothing_is_kept(tmp_path: Path) -> None:
+    node = Node(tmp_path, "node")
+    first = await node.replica("first")
+    kernel(first, "TRITON_CACHE_DIR").write_text("acme's")
+    await node.code.keep(first, ended=True)
+    (tmp_path / "node" / "code" / "used" / "older").write_text("written by an older version")
+    node.code.forget({"acme"})
+    assert len(node.code.manifests()) == 2
+    node.code.forget({"rival"})
+    assert node.code.manifests() == {"written by an older version"}
 
 
 async def test_a_hostile_replica_has_nothing_published_but_its_own_files(tmp_path: Path) -> None:

@@ -164,6 +164,39 @@ async def test_a_secret_goes_over_the_author_and_the_deployment_over_both(tmp_pa
     assert "secrets" not in command.job
 
 
+@pytest.mark.parametrize(
+    ("said", "given"),
+    [
+        ({}, {"BENTO_CLOUD_API_KEY": "ours r", "BENTO_CLOUD_API_ENDPOINT": "http://here"}),
+        ({"BENTO_CLOUD_API_KEY": "mine"}, {"BENTO_CLOUD_API_KEY": "mine"}),
+        (
+            {"BENTO_CLOUD_API_ENDPOINT": "http://there"},
+            {"BENTO_CLOUD_API_ENDPOINT": "http://there"},
+        ),
+    ],
+)
+@pytest.mark.parametrize("by_secret", [False, True])
+async def test_a_replica_asks_the_platform_s_api_unless_somebody_says_another(
+    tmp_path: Path, said: dict[str, str], given: dict[str, str], by_secret: bool
+) -> None:
+    bento = write_bento(tmp_path / "bento", "")
+    lend_own_environment(tmp_path, bento)
+    secrets = SecretsOf(**{name: SecretValue(name, value) for name, value in said.items()})
+    runtime = runtime_of(
+        tmp_path,
+        Agent({"bento": bento}),
+        secrets=secrets,
+        api_access=lambda workload, replica: {
+            "BENTO_CLOUD_API_KEY": f"ours {replica}",
+            "BENTO_CLOUD_API_ENDPOINT": "http://here",
+        },
+    )
+    served = workload(secrets=tuple(said)) if by_secret else workload(env=said)
+    command = await runtime.prepare(served, "r", str(tmp_path / "replica"), Phases())
+    assert {n: v for n, v in command.env.items() if n.startswith("BENTO_CLOUD_")} == given
+    assert "ours" not in repr((command.warm, command.job))
+
+
 async def test_secrets_that_are_files_reach_the_process_by_its_job_alone(tmp_path: Path) -> None:
     given = {
         "file": SecretValue("id", "the-key", file="keys/id"),

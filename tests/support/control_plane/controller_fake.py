@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from hotplate.autoscaler.bentoml_policy import policy_from
 from hotplate.autoscaler.sharing.amounts import Amounts
+from hotplate.deploy.errors import UnknownReplica
 from hotplate.deploy.quantities import GIB, resources_of
 from hotplate.deploy.workload import Resources
 from hotplate.platform.controller.deployment_state import DeploymentState
-from hotplate.platform.controller.interface import UNSEEN, Rollout
+from hotplate.platform.controller.interface import UNSEEN, CallingReplica, Rollout
 from hotplate.platform.controller.planning.ceiling import Ceiling
 from hotplate.platform.controller.planning.tenancy import Tenancy
 from hotplate.platform.controller.planning.workloads import WorkloadRules, least_amounts, notes
@@ -46,18 +48,27 @@ class FakeController:
         self.under_way: Rollout | None = None
         """How a roll-out stands that does not end by itself."""
         self.replicas: list[dict[str, Any]] = []
+        self.ready_replicas: dict[str, int] = {}
+        """How many ready replicas each version of a canary has."""
         self.lines = ["ready"]
         """What every replica has printed."""
+        self.log_files: dict[str, Path] = {}
+        """By replica."""
         self._news = asyncio.Event()
         self.quotas_changes = 0
         self.tokens_changes = 0
         self.tenancy = Tenancy()
+        self.calling: dict[str, CallingReplica] = {}
+        """Replicas that call others, by their keys."""
         self.unwritten: list[DemandRecord] = []
 
     async def admit(self, organization: str) -> None:
         served = await self._store.run(self._store.deployments.served_organizations)
         if why := self.tenancy.refusal(organization, served):
             raise Alone(why)
+
+    def replica_with(self, key: str) -> CallingReplica | None:
+        return self.calling.get(key)
 
     def tokens_changed(self) -> None:
         self.tokens_changes += 1
@@ -99,6 +110,10 @@ class FakeController:
         deployment = self._store.deployments.get(deployment_id)
         if deployment is not None:
             live["rollout"] = rollout_json(DeploymentState(deployment), [], {})
+            live["rollout"]["versions"] += [
+                {"version": version, "ready": count}
+                for version, count in self.ready_replicas.items()
+            ]
         return live
 
     def demands(self, deployment_id: int) -> Sequence[DemandRecord]:
@@ -106,6 +121,11 @@ class FakeController:
 
     async def logs(self, deployment_id: int, replica: str, lines: int) -> dict[str, list[str]]:
         return {replica or "replica-1": self.lines[-lines:]}
+
+    def log_file(self, deployment_id: int, replica: str) -> Path:
+        if replica not in self.log_files:
+            raise UnknownReplica(f"no replica {replica}")
+        return self.log_files[replica]
 
     def quotas_changed(self) -> None:
         self.quotas_changes += 1

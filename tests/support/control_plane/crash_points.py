@@ -9,7 +9,9 @@ from pathlib import Path
 
 from hotplate.platform.store.records import Kind
 from hotplate.serving.gateway.protocol.routes import RouteDemand
-from tests.support.control_plane.cloud import MANIFEST, put, tar_of, versions
+from tests.support.control_plane.cloud import MANIFEST, Cloud, put, tar_of, versions
+from tests.support.control_plane.code_syncs import code_space, sync, synced
+from tests.support.control_plane.controller_world import config
 from tests.support.control_plane.crashes import Life
 from tests.support.control_plane.mortal_plane import Installation, Plane, Work
 from tests.support.patience import until
@@ -123,7 +125,61 @@ async def terminate_and_update(plane: Plane) -> None:
     await plane.update("echo:v2")
 
 
+async def with_canary(plane: Plane) -> None:
+    await running(plane)
+    version = {"bento": "echo:v2", "weight": 10, **config(1, 1)}
+    await plane.update("echo:v1", canary={"versions": {"next": version}})
+    await until(lambda: plane.shares() == {"next": 10})
+
+
+async def promoted(plane: Plane) -> bool:
+    return await plane.serves("v2") and plane.shares() == {}
+
+
+async def twice_deployed(plane: Plane) -> None:
+    await running(plane)
+    await plane.update("echo:v2")
+    await until(lambda: plane.serves("v2"))
+
+
+async def restarted(plane: Plane) -> bool:
+    return await plane.serves("v1") and {r.key.revision for r in plane.engine.replicas()} != {1}
+
+
+async def pause_and_resume(plane: Plane) -> None:
+    """What was paused stays so, whoever dies, until it is let go on."""
+    await plane.update("echo:v2", envs=SLOW)
+    await plane.roll("pause")
+    if "resume" not in plane.promised:
+        assert (await plane.deployment()).latest.paused
+    plane.promised.add("resume")
+    plane.engine.hasten()
+    await plane.roll("resume")
+
+
+async def abort(plane: Plane) -> None:
+    await plane.update("echo:v2", envs=SLOW)
+    await plane.roll("abort")
+
+
+async def two_organizations(plane: Plane) -> None:
+    await running(plane)
+    async with Cloud(plane.cloud.server, plane.store, "beta", name="bob") as bob:
+        await bob.push_bento()
+        await bob.deploy(**config(1, 1))
+        await until(lambda: len(plane.engine.replicas()) == 2)
+
+
+async def alone(plane: Plane) -> bool:
+    """Nothing is left of the other organization, and of its people."""
+    organizations = await plane.store.run(plane.store.organizations.all)
+    names = [organization.name for organization in organizations]
+    return "beta" not in names and await plane.serves("v1")
+
+
 BROKEN = [{"name": "BROKEN", "value": "yes"}]
+SLOW = [{"name": "SLOW", "value": "yes"}]
+BETA = "/api/v1/hotplate/organizations/beta?force=true"
 ONE_ECHO = "/api/v2/deployments/echo"
 OPERATIONS = [
     Operation("create", 12, lambda p: p.deploy(), lambda p: p.serves("v1"), pushed),
@@ -154,6 +210,18 @@ OPERATIONS = [
     Operation(
         "drain", 14, drain, lambda p: p.serves("v1", replicas=0, status="scaled-to-zero"), busy
     ),
+    Operation("promote", 34, lambda p: p.roll("promote", version="next"), promoted, with_canary),
+    Operation("undo", 20, lambda p: p.roll("undo", to=1), lambda p: p.serves("v1"), twice_deployed),
+    Operation("restart", 20, lambda p: p.roll("restart"), restarted, running),
+    Operation("pause, resume", 26, pause_and_resume, lambda p: p.serves("v2"), running),
+    Operation("abort", 14, abort, lambda p: p.serves("v1", status="failed"), running),
+    Operation(
+        "delete an organization",
+        24,
+        lambda p: p.call("DELETE", BETA),
+        alone,
+        two_organizations,
+    ),
     Operation(
         "upload",
         14,
@@ -166,11 +234,14 @@ OPERATIONS = [
     Operation(
         "upload to a link", 16, push_signed, lambda p: p.holds(Kind.MODEL, "bert", "1", WEIGHTS)
     ),
+    Operation("sync of files", 20, sync, synced, code_space),
 ]
 
 
-async def deaths(folder: Path, operation: Operation, left_out: int = 0) -> int:
-    """Dies at every moment of the operation, except each `left_out`-th. Returns how often it died.
+async def deaths(
+    folder: Path, operation: Operation, tried: Callable[[int], bool] = lambda _: True
+) -> int:
+    """Dies at each moment of the operation that is `tried`, of 1, 2, …; how often it died.
 
     Raises AssertionError if the next control plane does not complete the operation.
     """
@@ -178,9 +249,7 @@ async def deaths(folder: Path, operation: Operation, left_out: int = 0) -> int:
     installed.folder.mkdir()
     assert await installed.live(Life(), operation.before)
     died = 0
-    for effects in itertools.count(1):
-        if left_out and effects % left_out == 0:
-            continue
+    for effects in filter(tried, itertools.count(1)):
         harmed = installed.again(folder / f"{effects}")
         life = Life(effects)
         if await harmed.live(life, lambda plane: done(plane, operation)):

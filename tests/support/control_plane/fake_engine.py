@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 from hotplate.deploy.engine import Node, Replica, ReplicaState
 from hotplate.deploy.errors import UnknownReplica
@@ -26,6 +27,8 @@ class FakeEngine:
         """What starting and stopping replicas fails with."""
         self.footprints: dict[str, int] = {}
         """By service, what one replica takes of the memory."""
+        self.log_files: dict[str, Path] = {}
+        """By replica."""
         self._news = asyncio.Event()
         self._made: int = survivors._made if survivors else 0
 
@@ -70,6 +73,11 @@ class FakeEngine:
         if replica not in self.found:
             raise UnknownReplica(f"no replica {replica}")
         return [f"{replica} says hello"][-lines:]
+
+    def log_file(self, replica: str) -> Path:
+        if replica not in self.log_files:
+            raise UnknownReplica(f"no replica {replica}")
+        return self.log_files[replica]
 
     def capacity(self) -> Mapping[str, Node]:
         return {"here": Node(Resources(8, 1 << 34), Resources(), cpus=8)}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field
@@ -19,6 +19,7 @@ from typing import Any
 from aiohttp.test_utils import TestServer
 from prometheus_client import CollectorRegistry
 
+from hotplate.cache.manifest import Blob
 from hotplate.cache.tarballs import archive
 from hotplate.deploy.engine import ReplicaState
 from hotplate.deploy.workload import Workload
@@ -28,8 +29,9 @@ from hotplate.platform.controller.loop import Controller
 from hotplate.platform.controller.metrics import ControllerMetrics
 from hotplate.platform.controller.planning.routing import Addresses
 from hotplate.platform.errors import NotFound
+from hotplate.platform.spec.code_files import READY
 from hotplate.platform.store.parts import Store
-from hotplate.platform.store.records import Kind
+from hotplate.platform.store.records import Deployment, Kind
 from hotplate.serving.gateway.protocol.routes import RouteDemand
 from tests.support.control_plane.cloud import Cloud, Refused
 from tests.support.control_plane.controller_world import RULES, StandInGateway, config
@@ -43,6 +45,7 @@ from tests.support.control_plane.crashes import (
 from tests.support.patience import until
 
 ROUTE = "acme/echo"
+ROLLOUT = "/api/v1/hotplate/deployments/echo/rollout"
 
 Work = Callable[["Plane"], Awaitable[None]]
 
@@ -56,11 +59,20 @@ class Gateway(StandInGateway):
 
 
 class Engine(MortalEngine):
-    """Replicas of a broken revision cannot start."""
+    """Replicas of a broken revision cannot start, and those of a slow one take their time."""
+
+    _hastened = False
+
+    def hasten(self) -> None:
+        """All are ready, and those that come from now on are so at once."""
+        self._hastened = True
+        for name, each in list(self.found.items()):
+            if each.state is ReplicaState.STARTING:
+                self.become(name, ReplicaState.READY)
 
     def _add(self, workload: Workload) -> None:
         broken = "BROKEN" in workload.env
-        self.ready_at_once = not broken
+        self.ready_at_once = not broken and (self._hastened or "SLOW" not in workload.env)
         super()._add(workload)
         if broken:
             self.become(list(self.found)[-1], ReplicaState.FAILED, "no such package: nope")
@@ -78,16 +90,25 @@ class Plane:
     promised: set[str]
     """What was answered to the user, in this life or an earlier one."""
 
-    async def call(self, method: str, path: str, body: object = None, data: object = None) -> None:
-        """Repeats no answered request; one without an answer may be refused as done already."""
-        if path in self.promised:
+    async def call(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        data: object = None,
+        promise: str = "",
+    ) -> None:
+        """Repeats no answered request; one without an answer may be refused as done already.
+        `promise` is what a request is known by, where its path is not enough."""
+        promise = promise or path
+        if promise in self.promised:
             return
         try:
             await self.cloud.call(method, path, body, data)
         except Refused as refused:
             if refused.status not in (404, 409):
                 raise
-        self.promised.add(path)
+        self.promised.add(promise)
 
     async def deploy(self, least: int = 1, bento: str = "echo:v1", name: str = "echo") -> None:
         body = {"name": name, "bento": bento, **config(least, 3)}
@@ -96,6 +117,19 @@ class Plane:
     async def update(self, bento: str, **fields: Any) -> None:
         body = {"bento": bento, **config(1, 3), **fields}
         await self.call("PUT", "/api/v2/deployments/echo", body)
+
+    async def roll(self, action: str, **fields: Any) -> None:
+        body = {"action": action, **fields}
+        await self.call("POST", ROLLOUT, body, promise=f"{ROLLOUT} {action}")
+
+    async def deployment(self) -> Deployment:
+        tenant = self.cloud.user.organization.id
+        return await self.store.run(self.store.deployments.find, tenant, "echo")
+
+    def shares(self) -> dict[str, float]:
+        """The weights of its canary's versions, as the gateway has them."""
+        route = self.gateway.route(ROUTE)
+        return {share.id: share.weight for share in route.versions} if route else {}
 
     async def demand(self, demand: RouteDemand) -> None:
         self.gateway.demand = {ROUTE: demand}
@@ -130,6 +164,25 @@ class Plane:
         if found.upload_status != "success":
             return False
         return content in b"".join(archive.pack(self.blobs.get_manifest(found.files), self.blobs))
+
+    async def code_files(self) -> dict[str, str]:
+        """The text of each file of the code space as it is kept."""
+        deployment = await self.deployment()
+        found = await self.store.run(self.store.code_files.of_deployment, deployment.id)
+        return {file.path: self._text(Blob(file.size_bytes, file.chunks)) for file in found}
+
+    async def runs(self, files: Mapping[str, str]) -> bool:
+        """Whether the code space serves its latest revision, and that one has these files."""
+        deployment = await self.deployment()
+        if deployment.serving is None or deployment.serving.number != deployment.latest.number:
+            return False
+        entries = self.blobs.get_manifest(deployment.latest.bento.files).entries
+        own = {e.path.removeprefix("src/"): e.blob for e in entries if e.path.startswith("src/")}
+        texts = {path: self._text(blob) for path, blob in own.items() if blob is not None}
+        return texts == {path: text for path, text in files.items() if path != READY}
+
+    def _text(self, blob: Blob) -> str:
+        return b"".join(self.blobs.chunks(blob)).decode()
 
 
 @dataclass
@@ -186,7 +239,8 @@ class Installation:
         app = make_app(store, blobs, controller, ApiSettings())
         app.router.add_get("/internal/gateway", controller.gateways.handle)
         blobs.drop_unfinished()
-        async with TestServer(app) as server, Cloud(server, store) as cloud:
+        store.organizations.finish_deletions()
+        async with TestServer(app) as server, Cloud(server, store, operator=True) as cloud:
 
             async def worked() -> None:
                 await controller.ready.wait()

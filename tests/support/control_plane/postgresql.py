@@ -7,12 +7,14 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from uuid import uuid4
 
-from sqlalchemy import create_engine, make_url, text
+from sqlalchemy import Connection, create_engine, make_url, text
+from sqlalchemy.exc import OperationalError
 
 
 def missing() -> str:
@@ -25,22 +27,48 @@ def missing() -> str:
 
 
 @contextmanager
-def server() -> Iterator[str]:
-    """The URL of its first database, for SQLAlchemy."""
-    # The server refuses to run as root, and its user must reach the folder: not pytest's own.
-    user = "postgres" if os.geteuid() == 0 else None
+def server(**settings: object) -> Iterator[str]:
+    """The URL of its first database, for SQLAlchemy. `settings` are the server's."""
     with tempfile.TemporaryDirectory(prefix="pg-") as folder:
-        if user is not None:
+        if (user := _user()) is not None:
             shutil.chown(folder, user)
-        run = partial(subprocess.run, check=True, user=user, cwd=folder, stdout=subprocess.DEVNULL)
+        run = _runner(folder)
         run(["initdb", "-D", f"{folder}/data", "-U", "hotplate", "-A", "trust", "--no-sync"])
-        options = f"-k {folder} -c listen_addresses= -c fsync=off"
-        control = ["pg_ctl", "-D", f"{folder}/data", "-w"]
-        run([*control, "-o", options, "-l", f"{folder}/log", "start"])
+        Path(folder, "data/postgresql.auto.conf").write_text(
+            f"unix_socket_directories = '{folder}'\nlisten_addresses = ''\nfsync = off\n"
+            + "".join(f"{name} = {value}\n" for name, value in settings.items())
+        )
+        url = f"postgresql+psycopg://hotplate@/postgres?host={folder}"
+        start(url)
         try:
-            yield f"postgresql+psycopg://hotplate@/postgres?host={folder}"
+            yield url
         finally:
-            run([*control, "-m", "immediate", "stop"])
+            stop(url, "immediate")
+
+
+def start(server: str) -> None:
+    """Starts a server that was stopped; it takes connections then."""
+    folder = _folder(server)
+    _runner(folder)(["pg_ctl", "-D", f"{folder}/data", "-w", "-l", f"{folder}/log", "start"])
+
+
+def stop(server: str, mode: str = "fast") -> None:
+    """Stops a server: `fast` ends its connections, `immediate` does not even write what it has."""
+    folder = _folder(server)
+    _runner(folder)(["pg_ctl", "-D", f"{folder}/data", "-w", "-m", mode, "stop"])
+
+
+def _folder(server: str) -> str:
+    return str(make_url(server).query["host"])
+
+
+def _runner(folder: str) -> Callable[[list[str]], object]:
+    return partial(subprocess.run, check=True, user=_user(), cwd=folder, stdout=subprocess.DEVNULL)
+
+
+def _user() -> str | None:
+    """The server refuses to run as root, and its user must reach the folder: not pytest's own."""
+    return "postgres" if os.geteuid() == 0 else None
 
 
 def database(server: str, template: str = "") -> str:
@@ -72,3 +100,32 @@ def set_read_only(server: str, value: bool) -> None:
         connection.execute(text(f"ALTER SYSTEM SET default_transaction_read_only = {state}"))
         connection.execute(text("SELECT pg_reload_conf()"))
     engine.dispose()
+
+
+@contextmanager
+def connected(url: str) -> Iterator[Connection]:
+    """A connection to a database of ours, for what somebody else does there."""
+    engine = create_engine(make_url(url).set(drivername="postgresql+psycopg"))
+    with engine.connect() as connection:
+        yield connection
+    engine.dispose()
+
+
+@contextmanager
+def connections_taken(server: str, url: str) -> Iterator[None]:
+    """Every connection that the server gives, those to the database of this URL too."""
+    engine = create_engine(server, pool_size=100, isolation_level="AUTOCOMMIT")
+    ended = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = :name"
+    first = engine.connect()
+    taken = [first]
+    try:
+        while True:
+            first.execute(text(ended), {"name": make_url(url).database})
+            taken.append(engine.connect())
+    except OperationalError:
+        first.execute(text(ended), {"name": make_url(url).database})
+        yield
+    finally:
+        for connection in taken:
+            connection.close()
+        engine.dispose()

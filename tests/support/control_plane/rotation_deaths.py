@@ -1,21 +1,9 @@
-"""Rotates the keys of two secrets, and is killed (SIGKILL) at a line of it, then at a later one …
-
-`… FOLDER FIRST STEP`: at each STEP-th line, beginning with the FIRST. Prints how often it was
-killed, once nothing was lost at any of these moments.
-"""
+"""The keys of two secrets are rotated: no value is lost, wherever that is killed."""
 
 from __future__ import annotations
 
 import asyncio
-import itertools
-import os
-import shutil
-import signal
-import sys
-import threading
 from pathlib import Path
-from types import FrameType
-from typing import Any
 
 from hotplate.platform.processes import key_file
 from hotplate.platform.processes.key_file import KeyFile
@@ -29,8 +17,8 @@ from hotplate.platform.store import keyring, org_secrets
 from hotplate.platform.store.database import Database
 from hotplate.platform.store.org_secrets import encrypt_anew
 from hotplate.platform.store.parts import Store
+from tests.support.control_plane.killed_lines import KilledWork
 
-SOURCES = {module.__file__ for module in (key_file, keyring, org_secrets)}
 NAMES = ("one", "two")
 
 
@@ -58,34 +46,6 @@ def rotate(store: Store) -> None:
     asyncio.run(encrypt_anew(store.secrets))
 
 
-def die_at(last: int) -> None:
-    """At so many lines of our own from now on, in whichever thread."""
-    lines = itertools.count(1)
-
-    def trace(frame: FrameType, event: str, _: Any) -> Any:
-        if frame.f_code.co_filename not in SOURCES:
-            return None
-        if event == "line" and next(lines) == last:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return trace
-
-    threading.settrace(trace)
-    sys.settrace(trace)
-
-
-def survived(folder: Path, last: int) -> bool:
-    """Whether a process that rotates there came to its end before that line."""
-    child = os.fork()
-    if child == 0:
-        store = opened(folder)
-        die_at(last)
-        rotate(store)
-        os._exit(0)
-    status = os.waitpid(child, 0)[1]
-    assert status in (0, signal.SIGKILL), status
-    return status == 0
-
-
 def check(folder: Path) -> None:
     """Every value is read, and the next start goes on to the end."""
     store = opened(folder)
@@ -99,20 +59,10 @@ def check(folder: Path) -> None:
     store.close()
 
 
-def main(top: Path, first: int, step: int) -> None:
-    before = top / "before"
-    before.mkdir()
-    made(before)
-    for died, last in enumerate(itertools.count(first, step)):
-        folder = top / str(last)
-        shutil.copytree(before, folder)
-        ended = survived(folder, last)
-        check(folder)
-        shutil.rmtree(folder)
-        if ended:
-            print(died)
-            return
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))
+ROTATE = KilledWork(
+    "rotate the keys",
+    frozenset(filter(None, (each.__file__ for each in (key_file, keyring, org_secrets)))),
+    made,
+    lambda folder: rotate(opened(folder)),
+    check,
+)

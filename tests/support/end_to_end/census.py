@@ -16,6 +16,8 @@ from tests.support.memory import memory_bytes
 ROLES = ("up", "agent", "gateway", "control-plane")
 KEPT = ("blobs", "logs", "hotplate.db", "hotplate.db-wal", "hotplate.db-shm")
 """What may grow by design: what was pushed, what was said, what happened."""
+USED = ".used"
+"""Where it is kept which pushed bentos use an environment: grows with what was pushed."""
 ENDED = "engine/ended"
 _TCP_LISTEN = "0A"
 
@@ -100,6 +102,8 @@ def _walk(data: Path) -> Iterator[tuple[str, str]]:
     """Each file's folder, by the first two parts of its path, and the path."""
     for folder, _, names in os.walk(data):
         parts = Path(folder).relative_to(data).parts
+        if USED in parts:
+            continue
         for name in names:
             if (*parts, name)[0] not in KEPT:
                 yield "/".join(parts[:2]) or ".", "/".join((*parts, name))

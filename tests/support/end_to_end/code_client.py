@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import signal
 import termios
 from collections.abc import AsyncIterator
@@ -46,6 +47,14 @@ class CodeClient:
                     await asyncio.wait_for(self._news.wait(), 1.0)
         return at + len(text)
 
+    async def begin(self, name: str) -> None:
+        """Answer the menu's questions: a new code space of this name, until it watches."""
+        await self.printed("Create a new codespace")
+        await self.press("\r")
+        await self.printed("Enter a name")
+        self.type(f"{name}\r")
+        await self.printed("Endpoint:")
+
     def read(self) -> None:
         with suppress(OSError):
             self.output += os.read(self._terminal, 1 << 16).decode(errors="replace")
@@ -53,11 +62,11 @@ class CodeClient:
 
 
 @asynccontextmanager
-async def coding(laptop: Laptop, folder: Path, *arguments: str) -> AsyncIterator[CodeClient]:
-    """`bentoml code .` in a folder until the block is left; then Ctrl-C."""
+async def coding(laptop: Laptop, folder: Path, line: str = "code .") -> AsyncIterator[CodeClient]:
+    """`bentoml code …` in a folder until the block is left; then Ctrl-C."""
     terminal, its_end = os.openpty()
     process = await asyncio.create_subprocess_exec(
-        *(str(BIN / "bentoml"), "code", ".", *arguments),
+        *(str(BIN / "bentoml"), *shlex.split(line)),
         env={**laptop.environ, "TERM": "xterm", "LINES": "50"},
         cwd=folder,
         stdin=its_end,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shlex
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -43,6 +44,12 @@ class Laptop:
         status, output = await self._run(["bentoml", *arguments], folder=folder)
         assert (status != 0) == fails, output
         return output
+
+    async def types(self, line: str, *, folder: Path | None = None, fails: bool = False) -> str:
+        """The same of `bentoml LINE` as a user types it; what it prints has no line breaks, which
+        stand where the terminal ends."""
+        printed = await self.bentoml(*shlex.split(line), folder=folder, fails=fails)
+        return " ".join(printed.split())
 
     async def begin(self, *arguments: str) -> asyncio.subprocess.Process:
         """The command while it runs; what it prints is not kept."""

@@ -10,10 +10,10 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import aiohttp
 
@@ -37,6 +37,9 @@ class Platform:
     One that starts after another may use its environments, which take the longest to make.
     """
 
+    databases: ClassVar[Callable[[], str] | None] = None
+    """Makes the database of each that starts from now on; its URL. None = SQLite's file."""
+
     def __init__(
         self,
         data: Path,
@@ -49,11 +52,13 @@ class Platform:
         launcher: Sequence[str] = (),
         environ: Mapping[str, str] | None = None,
         packages: Path = PACKAGES,
+        database: str = "",
     ) -> None:
         """`settings` are further lines of `hotplate.toml`, `standby` those of its section of that
         name. `program` is the `hotplate` to start, by
         `launcher` where there is one, with `environ` over our own environment. What it builds
-        environments from is in `packages`."""
+        environments from is in `packages`. `database` is a URL; without, it is what `databases`
+        makes."""
         self.data = data
         self.port = free_range(ports + 1)
         self.url = f"http://127.0.0.1:{self.port}"
@@ -70,8 +75,11 @@ class Platform:
         (data / "admin-token").write_text(self.token)
         if environments_of is not None:
             (data / "environments").symlink_to(environments_of.data / "environments")
+        if not database and Platform.databases is not None:
+            database = Platform.databases()
         (data / "hotplate.toml").write_text(
             "[platform]\n"
+            f'database_url = "{database}"\n'
             f'deployment_ports = "{self.port + 1}-{self.port + ports}"\n'
             f"arena_bytes = {ARENA_BYTES}\n"
             f"unused_files_s = {unused_files_s}\n"

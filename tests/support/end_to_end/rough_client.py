@@ -145,7 +145,7 @@ class RoughClient(ApiSession):
         page: dict[str, Any] = {}
 
         async def reached() -> bool:
-            page.update(await self._platform.ask(name))
+            page.update(await self.call("GET", f"/api/v1/hotplate/deployments/{name}"))
             return page["status"] in statuses
 
         try:

@@ -29,7 +29,7 @@ from hotplate.machine.unix_address import listen
 from hotplate.serving.replica.compile_cache import CompileCache
 from hotplate.serving.replica.environments.builder import EnvironmentBuilder
 from hotplate.serving.replica.environments.spec import read_spec
-from hotplate.serving.replica.runtime import BentoRuntime
+from hotplate.serving.replica.runtime import ApiAccess, BentoRuntime, no_access
 from hotplate.serving.replica.secret_values import SecretSource, SecretValue
 from tests.support.packages import PACKAGES
 from tests.support.patience import PATIENCE_S
@@ -152,6 +152,7 @@ def runtime_of(
     hubs: Sequence[str] = (),
     shown: Sequence[Path] | None = None,
     secrets: SecretSource | None = None,
+    api_access: ApiAccess = no_access,
 ) -> BentoRuntime:
     return BentoRuntime(
         environments_in(folder),
@@ -162,6 +163,7 @@ def runtime_of(
         hubs=Hubs(tuple(hubs)),
         visible=shown,
         secrets=secrets,
+        api_access=api_access,
     )
 
 

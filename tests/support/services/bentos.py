@@ -104,6 +104,16 @@ class Kitchen:
 '''
 )
 
+SIMMERING = (
+    KITCHEN
+    + """
+    @bentoml.task
+    async def simmer(self, seconds: float = 0.0) -> str:
+        await asyncio.sleep(seconds)
+        return VERSION
+"""
+)
+
 PAIR = (
     IMAGE
     + """

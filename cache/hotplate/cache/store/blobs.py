@@ -4,42 +4,29 @@
 <url>/manifests/<digest>.json             a tree of files
 <url>/environments/<key>.json, …          which manifest an environment or a cache is
 <url>/parts/<upload id>/<number>          a multipart upload that is under way
-<url>/holds/<random>                      somebody copies: nothing may be removed until then
+<url>/holds/<random>                      somebody copies, or puts files here: nothing is removed
+<url>/removals/<random>                   somebody removes: nobody begins to copy
+<url>/hotplate.json                       the installation that this is the store of
 <url>/incoming/<random>                   what is being written and has no name yet
+<url>/replaced/<random>                   a blob that was pushed again, for a while (a folder only)
 """
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from blake3 import blake3
 
 from hotplate.cache.errors import ChunkCorrupt, UnknownBlob, UnknownManifest
 from hotplate.cache.manifest import CHUNK_BYTES, Blob, Manifest, chunk_digest
-from hotplate.cache.store.holds import Holds
+from hotplate.cache.store.contents import StoreContents
+from hotplate.cache.store.holds import Hold, Holds, Removal
 from hotplate.cache.store.parts import Parts, PartWriter
+from hotplate.cache.store.paths import DIGEST, blob_path, manifest_path, note_path
 from hotplate.cache.store.storage import PartialObject, Storage, open_storage
-
-_NOTE = re.compile(r"(environments|compiled)/[0-9a-f]{32,64}")
-_DIGEST = re.compile(r"[0-9a-f]{64}")
-
-
-@dataclass(frozen=True)
-class Digests:
-    """Digests of some manifests and blobs of a blob store."""
-
-    manifests: frozenset[str] = frozenset()
-    blobs: frozenset[str] = frozenset()
-
-    def __bool__(self) -> bool:
-        return bool(self.manifests or self.blobs)
-
-    def __and__(self, other: Digests) -> Digests:
-        return Digests(self.manifests & other.manifests, self.blobs & other.blobs)
 
 
 class BlobStore:
@@ -53,6 +40,7 @@ class BlobStore:
         self._storage = open_storage(url, disk_reserve_bytes, **fsspec_options)
         self._parts = Parts(self._storage)
         self.holds = Holds(self._storage)
+        self.contents = StoreContents(self._storage)
         self.url = self._storage.url
         """Without credentials."""
 
@@ -61,7 +49,7 @@ class BlobStore:
         return BlobWriter(self._storage)
 
     def has(self, blob: Blob) -> bool:
-        return self._storage.size(_blob_path(blob.digest)) == blob.size_bytes
+        return self._storage.size(blob_path(blob.digest)) == blob.size_bytes
 
     def read(self, blob: Blob, offset: int, length: int) -> bytes:
         """`length` bytes from `offset`, not verified (only whole chunks have a digest).
@@ -73,7 +61,7 @@ class BlobStore:
             raise ValueError(f"{length} bytes at {offset} of a blob of {blob.size_bytes} bytes")
         if length == 0:
             return b""
-        data = self._storage.read(_blob_path(blob.digest), offset, length)
+        data = self._storage.read(blob_path(blob.digest), offset, length)
         if data is None:
             raise UnknownBlob(f"no blob {blob.digest} at {self.url}; push it again")
         if len(data) != length:
@@ -90,21 +78,26 @@ class BlobStore:
                 )
             yield data
 
+    def replace_manifest(self, manifest: Manifest) -> str:
+        """As `put_manifest`, for the same room as `BlobWriter.replace`."""
+        self._storage.set_aside(manifest_path(manifest.digest))
+        return self.put_manifest(manifest)
+
     def put_manifest(self, manifest: Manifest) -> str:
         """Keeps the manifest and returns its digest. Its blobs are to be there before it."""
         data = manifest.to_bytes()
         with self._storage.create() as upload:
             upload.write(data)
             upload.close()
-            upload.publish(_manifest_path(manifest.digest))
+            upload.publish(manifest_path(manifest.digest))
         return manifest.digest
 
     def get_manifest(self, digest: str) -> Manifest:
         """Raises UnknownManifest (also for what is no digest), and ChunkCorrupt."""
         unknown = UnknownManifest(f"no manifest {digest[:64]!r} at {self.url}; push it again")
-        if not _DIGEST.fullmatch(digest):
+        if not DIGEST.fullmatch(digest):
             raise unknown
-        data = self._storage.read(_manifest_path(digest))
+        data = self._storage.read(manifest_path(digest))
         if data is None:
             raise unknown
         if blake3(data).hexdigest() != digest:
@@ -116,11 +109,11 @@ class BlobStore:
         with self._storage.create() as upload:
             upload.write(json.dumps(value, sort_keys=True).encode())
             upload.close()
-            upload.publish(_note_path(name))
+            upload.publish(note_path(name))
 
     def get_note(self, name: str) -> dict[str, Any] | None:
         """The facts of that name; None when there are none that can be read."""
-        data = self._storage.read(_note_path(name))
+        data = self._storage.read(note_path(name))
         try:
             value = json.loads(data) if data is not None else None
         except ValueError:
@@ -154,22 +147,17 @@ class BlobStore:
         """Removes what a killed writer left in `incoming/`; to be called first, by the only one."""
         self._storage.drop_unfinished()
 
-    def digests(self) -> Digests:
-        """Those of all manifests and blobs that are there."""
-        manifests = {name.removesuffix(".json") for name in self._storage.sizes("manifests")}
-        folders = (f"blobs/{first:02x}" for first in range(256))
-        blobs = {name for folder in folders for name in self._storage.sizes(folder)}
-        return Digests(
-            frozenset(filter(_DIGEST.fullmatch, manifests)),
-            frozenset(filter(_DIGEST.fullmatch, blobs)),
-        )
+    def drop_replaced(self, before: datetime) -> None:
+        """Removes the blobs that were pushed again before then."""
+        self._storage.drop_replaced(before)
 
-    def remove(self, digests: Digests) -> None:
-        """Removes these; to be called by the only writer, and not while files are coming in."""
-        for digest in digests.manifests:
-            self._storage.remove(_manifest_path(digest))
-        for digest in digests.blobs:
-            self._storage.remove(_blob_path(digest))
+    def hold(self) -> Hold:
+        """For the length of a `with` block nothing is removed."""
+        return Hold(self.holds, _now)
+
+    def removal(self) -> Removal:
+        """For the length of a `with` block, if it says so, no file is put here or copied."""
+        return Removal(self.holds, _now)
 
     def used_bytes(self) -> int:
         """Bytes of everything in the store. Asks for every file's size: minutes on a bucket."""
@@ -215,10 +203,20 @@ class BlobWriter(PartialObject):
     def commit(self) -> Blob:
         """Makes it a blob of the store, at once. One that is there already is kept instead."""
         blob = self.seal()
-        if self._storage.size(_blob_path(blob.digest)) == blob.size_bytes:
+        if self._storage.size(blob_path(blob.digest)) == blob.size_bytes:
             self._upload.discard()
         else:
-            self._upload.publish(_blob_path(blob.digest))
+            self._upload.publish(blob_path(blob.digest))
+        return blob
+
+    def replace(self) -> Blob:
+        """As `commit`, by the same steps, in the same time and for the same room whether or not it
+        is there already: a push must not tell who else has the bytes. In a folder, what was there
+        stays beside it until `drop_replaced`."""
+        blob = self.seal()
+        path = blob_path(blob.digest)
+        self._storage.set_aside(path)
+        self._upload.publish(path)
         return blob
 
     def _end_chunk(self) -> None:
@@ -227,15 +225,5 @@ class BlobWriter(PartialObject):
             self._chunk, self._chunk_bytes = None, 0
 
 
-def _blob_path(digest: str) -> str:
-    return f"blobs/{digest[:2]}/{digest}"
-
-
-def _note_path(name: str) -> str:
-    if not _NOTE.fullmatch(name):
-        raise ValueError(f"{name!r} is no name of a note")
-    return f"{name}.json"
-
-
-def _manifest_path(digest: str) -> str:
-    return f"manifests/{digest}.json"
+def _now() -> datetime:
+    return datetime.now(UTC)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 
 from hotplate.cache.manifest import CHUNK_BYTES, Blob, Manifest, ManifestEntry, chunk_digest
@@ -24,8 +24,9 @@ _PACKAGE_DEPTH = 4
 """lib/python3.11/site-packages/NAME."""
 
 
-def pack_tree(root: Path, store: BlobStore) -> Manifest:
-    """Puts all files below `root` into the store; blobs that it has are not written again.
+def pack_tree(root: Path, store: BlobStore, beat: Callable[[], None] = lambda: None) -> Manifest:
+    """Puts all files below `root` into the store; blobs that it has are not written again. `beat`
+    is called again and again meanwhile.
 
     Raises OSError for what cannot be read, and what the store raises.
     """
@@ -33,6 +34,7 @@ def pack_tree(root: Path, store: BlobStore) -> Manifest:
     entries = {path: _entry(root, path) for path in paths}
     packs = _Packs(store)
     for path in sorted((p for p in paths if stat.S_ISREG((root / p).lstat().st_mode)), key=_order):
+        beat()
         entry = entries[path]
         size_bytes = (root / path).stat().st_size
         if size_bytes == 0:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self, cast
@@ -24,6 +27,19 @@ UPLOAD_BLOCK_BYTES = 64 << 20
 
 
 _INCOMING = "incoming"
+_REPLACED = "replaced"
+_PREFIX_DIGITS = 2
+"""Of the names of folders that share out very many objects."""
+
+
+@dataclass(frozen=True)
+class StoredObject:
+    """One object, as a listing shows it."""
+
+    size_bytes: int
+    modified_at: float
+    """When it was written last, Unix seconds by the storage's own clock; infinity where that is not
+    told, so that it never counts as old."""
 
 
 def open_storage(url: str, disk_reserve_bytes: int = 0, **fsspec_options: Any) -> Storage:
@@ -103,6 +119,51 @@ class Storage:
             files = (info for info in found if info["type"] == "file")
             return {info["name"].rpartition("/")[2]: int(info["size"]) for info in files}
 
+    def objects(self, folder: str) -> dict[str, StoredObject]:
+        """The objects right below `folder`, by their names there."""
+        with self.asked():
+            try:
+                found = self._fs.ls(self._at(folder), detail=True)
+            except FileNotFoundError:
+                return {}
+            return {
+                info["name"].rpartition("/")[2]: StoredObject(int(info["size"]), _modified_at(info))
+                for info in found
+                if info["type"] == "file"
+            }
+
+    def objects_below(self, folder: str) -> dict[str, StoredObject]:
+        """The objects in the folders below `folder`, by the last part of their names: of a bucket a
+        thousand in one answer."""
+        with self.asked():
+            try:
+                found = self._fs.find(self._at(folder), detail=True)
+            except FileNotFoundError:
+                return {}
+            return {
+                name.rpartition("/")[2]: StoredObject(int(info["size"]), _modified_at(info))
+                for name, info in found.items()
+            }
+
+    def folders(self, folder: str) -> list[str]:
+        """The names of the folders right below `folder`."""
+        with self.asked():
+            try:
+                found = self._fs.ls(self._at(folder), detail=True)
+            except FileNotFoundError:
+                return []
+            names = (info["name"] for info in found if info["type"] == "directory")
+            return [name.rstrip("/").rpartition("/")[2] for name in names]
+
+    def modified_at(self, path: str) -> float:
+        """When the object was written last, Unix seconds by the storage's clock; infinity where
+        that is not told, or there is none."""
+        with self.asked():
+            try:
+                return _modified_at(self._fs.info(self._at(path)))
+            except FileNotFoundError:
+                return math.inf
+
     def remove(self, path: str) -> None:
         """Removes the object; nothing happens when there is none."""
         with self.asked(), suppress(FileNotFoundError):
@@ -131,6 +192,13 @@ class Storage:
     def move(self, source: str, target: str) -> None:
         """Gives the object its new name atomically, in place of the object that had it."""
         self._fs.mv(self._at(source), self._at(target))
+
+    def set_aside(self, path: str) -> None:
+        """Keeps what is there for a while when it is replaced, so that nobody sees by the room
+        whether there was something. A bucket has no room that shows."""
+
+    def drop_replaced(self, before: datetime) -> None:
+        """Removes what was set aside before then."""
 
     @contextmanager
     def asked(self) -> Iterator[None]:
@@ -182,12 +250,39 @@ class LocalStorage(Storage):
         os.replace(self._at(source), self._at(target))
         _sync_folder(folder)
 
+    def set_aside(self, path: str) -> None:
+        with self.asked():
+            folder = os.path.dirname(self._at(path))
+            if len(os.path.basename(folder)) == _PREFIX_DIGITS:
+                _make_beside(folder)
+            _make_folder(self._at(_REPLACED))
+        # Where there is nothing, or links cannot be made, it is replaced all the same.
+        with suppress(OSError):
+            os.link(self._at(path), self._at(f"{_REPLACED}/{uuid.uuid4().hex}"))
+
+    def drop_replaced(self, before: datetime) -> None:
+        with self.asked(), suppress(FileNotFoundError), os.scandir(self._at(_REPLACED)) as found:
+            for one in found:
+                if one.stat().st_ctime < before.timestamp():  # it has had its name since then
+                    os.unlink(one)
+
     def drop_unfinished(self) -> None:
         self.remove_folder(_INCOMING)
 
     def remove_folder(self, folder: str) -> None:
         with self.asked(), suppress(FileNotFoundError):
             shutil.rmtree(self._at(folder))
+
+
+def _modified_at(info: Mapping[str, Any]) -> float:
+    """As one of the drivers tells it: a number, or a moment."""
+    for name in ("mtime", "LastModified", "last_modified", "updated", "created"):
+        match info.get(name):
+            case datetime() as moment:
+                return moment.timestamp()
+            case int() | float() as seconds:
+                return float(seconds)
+    return math.inf
 
 
 class PartialObject(ABC):
@@ -258,6 +353,19 @@ def _make_folder(path: str) -> None:
         with suppress(FileExistsError):
             os.mkdir(path)
         _sync_folder(above)
+
+
+def _make_beside(path: str) -> None:
+    """Makes the folder, if it is not there, with all others of two hex digits: which of them are
+    there must not say of a digest whether there is one like it."""
+    if os.path.isdir(path):
+        return
+    above = os.path.dirname(path)
+    _make_folder(above)
+    for number in range(256):
+        with suppress(FileExistsError):
+            os.mkdir(f"{above}/{number:02x}")
+    _sync_folder(above)
 
 
 def _sync_folder(path: str) -> None:

@@ -36,8 +36,8 @@ def unpack(
             for event in reader.feed(piece):
                 intake.take(event)
         reader.close()
-        for writer in intake.writers:
-            writer.commit()
+        for writer in {writer.seal().digest: writer for writer in intake.writers}.values():
+            writer.replace()
     return Manifest(tuple(sorted(intake.entries, key=lambda entry: entry.path)))
 
 

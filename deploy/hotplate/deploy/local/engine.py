@@ -147,10 +147,13 @@ class LocalEngine(Engine):
         self._has_changed.clear()
 
     async def logs(self, replica: str, lines: int) -> list[str]:
+        return await asyncio.to_thread(logfile.tail, self.log_file(replica), lines)
+
+    def log_file(self, replica: str) -> Path:
         path = self._records.log(replica)
         if path is None:
             raise UnknownReplica(f"There is no replica {replica!r} now, nor was there lately.")
-        return await asyncio.to_thread(logfile.tail, path, lines)
+        return path
 
     def capacity(self) -> Mapping[str, Node]:
         return {self._machine.name: self._admission.node()}
@@ -167,7 +170,8 @@ class LocalEngine(Engine):
         await self._leavings.clear()
 
     async def close(self) -> None:
-        self._drop_timer()
+        if self._timer is not None:
+            self._timer.cancel()
         for task in (self._reconciler, *self._asides):
             task.cancel()
             await asyncio.wait([task])
@@ -242,7 +246,8 @@ class LocalEngine(Engine):
 
     def _step(self, now: float) -> None:
         """Compare what is desired with what there is once, and begin what is to be done."""
-        self._drop_timer()
+        if self._timer is not None:
+            self._timer.cancel()
         counts = {key: wanted.count for key, wanted in self._desired.items()}
         members = [
             Member(each.id, each.workload.key, each.state, each.created_at)
@@ -311,10 +316,6 @@ class LocalEngine(Engine):
 
     def _wake_at(self, when: float) -> None:
         self._timer = asyncio.get_running_loop().call_at(when, self._wake.set)
-
-    def _drop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
 
     def _new_id(self, key: WorkloadKey) -> str:
         """A name that is good in paths, host names and to the eye."""

@@ -282,5 +282,6 @@ def _workload(content: dict[str, Any]) -> Workload:
             "models": tuple(Model(**model) for model in content["models"]),
             "resources": Resources(**content["resources"]),
             "secrets": tuple(content.get("secrets", ())),
+            "calls": tuple(content.get("calls", ())),
         }
     )

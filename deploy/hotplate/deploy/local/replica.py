@@ -58,6 +58,7 @@ class LocalReplica:
         self._reason = ""
         self._last_end = ""
         """Why its last attempt ended: what an operator needs to know until it is ready again."""
+        self._unbuilt = False
         self._restarts = 0
         self._backoff = Backoff(context.settings.backoff)
         self._log_tail: tuple[str, ...] = ()
@@ -108,6 +109,7 @@ class LocalReplica:
             self.state,
             self._reason,
             self._restarts,
+            self._unbuilt,
             self._log_tail,
             self.created_at,
             attempt.process is None,
@@ -131,6 +133,7 @@ class LocalReplica:
             address=attempt.address if attempt.process else "",
             self_report=attempt.self_report,
             resources=self.workload.resources,
+            manifests=self.workload.manifests,
             memory_bytes=attempt.own_bytes,
             restarts=self._restarts,
             created_at=self.created_at,
@@ -140,6 +143,7 @@ class LocalReplica:
             forked=attempt.forked,
             log_tail=self._log_tail,
             build_log=attempt.build_log,
+            unbuilt=self._unbuilt,
         )
         return self._viewed
 
@@ -222,7 +226,7 @@ class LocalReplica:
             if error.no_room:
                 self._wait_for_room(str(error))
             else:
-                self._ended(str(error), retry=error.retry)
+                self._ended(str(error), retry=error.retry, unbuilt=error.unbuilt)
         elif isinstance(error, DeployError):
             self._ended(str(error))
         elif isinstance(error, OSError) and is_full(error) and self.attempt.process is None:
@@ -233,8 +237,9 @@ class LocalReplica:
             await self.attempt.end(self.workload.stop_grace_s)
             self._ended(f"{type(error).__name__}: {error}")
 
-    def _ended(self, reason: str, *, retry: bool = True) -> None:
+    def _ended(self, reason: str, *, retry: bool = True, unbuilt: bool = False) -> None:
         """Give the place back, and pause or give up."""
+        self._unbuilt = unbuilt
         ready_at = self.attempt.ready_at
         self._pause(self.attempt.served_s())
         lines = self._context.settings.log_tail_lines
@@ -323,7 +328,9 @@ class LocalReplica:
 
 def complete(replica: LocalReplica, workload: Workload) -> None:
     """Have the next attempt of an adopted one have the variables and secrets of its workload."""
-    replica.workload = replace(replica.workload, env=workload.env, secrets=workload.secrets)
+    replica.workload = replace(
+        replica.workload, env=workload.env, secrets=workload.secrets, calls=workload.calls
+    )
     replica.may_retry = True
 
 

@@ -22,13 +22,7 @@ class TokenCheck:
 
     token: str = field(repr=False)
     """Empty: everybody may."""
-    metrics_token: str | None = field(default="", repr=False)
-    """Another one, for `/metrics`; None: anybody may read them."""
 
     def admits(self, request: web.Request) -> bool:
         """Whether the request is to be answered."""
-        if not self.token or has_token(request, self.token):
-            return True
-        if request.path != "/metrics":
-            return False
-        return self.metrics_token is None or has_token(request, self.metrics_token)
+        return not self.token or has_token(request, self.token)

@@ -63,14 +63,19 @@ class ApiClient:
         return self.call("PUT", path, content)
 
     def call(
-        self, method: str, path: str, content: dict[str, Any] | None = None, root: str = OURS
+        self,
+        method: str,
+        path: str,
+        content: dict[str, Any] | None = None,
+        root: str = OURS,
+        timeout_s: float = TIMEOUT_S,
     ) -> Any:
         """The JSON that a route below `root` answers. Raises NotFound and Unreachable."""
         url = f"{self._endpoint}{root}{path}"
         body = None if content is None else json.dumps(content).encode()
         try:
             request = urllib.request.Request(url, body, self._headers, method=method)
-            with urllib.request.urlopen(request, timeout=TIMEOUT_S) as response:
+            with urllib.request.urlopen(request, timeout=timeout_s) as response:
                 return json.load(response)
         except urllib.error.HTTPError as error:
             raise _failure(error) from error

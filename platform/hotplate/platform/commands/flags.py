@@ -41,7 +41,8 @@ def platform_settings(
     data: DataDir, arguments: argparse.Namespace | None = None
 ) -> PlatformSettings:
     """By the flags of `add_platform` (None = none are given), environment and file."""
-    given = {} if arguments is None else {"host": arguments.host, "port": arguments.port}
+    names = ("host", "port", "control_planes")
+    given = {name: getattr(arguments, name, None) for name in names}
     return load(
         PlatformSettings, "platform", flags=given, environ=os.environ, file=data.settings_file
     )

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import argparse
 import urllib.parse
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
 
 from rich.console import Console
 from rich.markup import escape
@@ -11,6 +14,7 @@ from rich.markup import escape
 from hotplate.deploy.process.printable import printable
 from hotplate.platform.commands.api_client import ApiClient, add_platform_flags
 from hotplate.platform.commands.following import Shown, look_again
+from hotplate.platform.commands.tables import print_json
 from hotplate.platform.log_lines import fresh
 
 
@@ -21,13 +25,24 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "--lines", type=int, default=100, help="number of lines to show per replica (100)"
     )
     parser.add_argument("-f", "--follow", action="store_true", help="also show new lines")
+    parser.add_argument(
+        "--build", action="store_true", help="show how its environment was built, whole"
+    )
+    parser.add_argument("--json", action="store_true", help="print what the API answers")
     add_platform_flags(parser)
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Raises `Unreachable` or `NotFound`."""
     ask, console = ApiClient.of(arguments), Console(highlight=False, soft_wrap=True)
+    if arguments.build:
+        show_build(ask(f"/deployments/{quote(arguments.name)}/build_log"), as_json=arguments.json)
+        return
     query = urllib.parse.urlencode({"replica": arguments.replica, "lines": arguments.lines})
+
+    if arguments.json:
+        print_json(ask(f"/deployments/{arguments.name}/logs?{query}"))
+        return
 
     def look(before: Shown) -> Shown:
         logs: Shown = ask(f"/deployments/{arguments.name}/logs?{query}")
@@ -37,6 +52,19 @@ def run(arguments: argparse.Namespace) -> None:
         return logs
 
     look_again(look, follow=arguments.follow)
+
+
+def show_build(answer: Mapping[str, Any], *, as_json: bool) -> None:
+    """Print the output of a build as it is."""
+    if as_json:
+        print_json(answer)
+    elif answer["log"]:
+        for line in answer["log"].splitlines():
+            print(printable(line))
+    elif answer["digest"]:
+        print(f"environment {answer['digest']} was not built on this machine, so it has no output")
+    else:
+        print("no environment of it has been built, or it was removed since (hotplate gc)")
 
 
 def show_fresh(console: Console, before: Shown, logs: Shown) -> None:

@@ -63,6 +63,10 @@ class DeploymentState:
     numbers: frozenset[int] = frozenset()
     """All its revisions; a deployment that took over a deleted one's name has others."""
     """What it takes of its callers where it is protected."""
+    calls: frozenset[str] = frozenset()
+    """Names of the deployments that bentos of its revisions name."""
+    uncallable: str = ""
+    """Which of these cannot be called, and why, as of the last load."""
     draining: frozenset[str] = frozenset()
     drained_since: dict[str, float] = field(default_factory=dict)
     """When each of these began to, loop seconds."""

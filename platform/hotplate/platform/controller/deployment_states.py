@@ -24,6 +24,8 @@ class DeploymentStates:
         self._stale: set[int] = set()
         self._unread: set[int] = set()
         """Deployments that exist and whose services are not known yet."""
+        self._turned: set[tuple[str, str]] = set()
+        """Organizations and names of deployments that have come, gone or been stopped."""
 
     def __iter__(self) -> Iterator[DeploymentState]:
         return iter(self._by_id.values())
@@ -51,6 +53,9 @@ class DeploymentStates:
 
     def put(self, state: DeploymentState) -> None:
         """Keep a state as it was read; deciders of services that it no longer has are forgotten."""
+        known = self._by_id.get(state.deployment.id)
+        if known is None or known.deployment.wanted is not state.deployment.wanted:
+            self._turn(state)
         self._by_id[state.deployment.id] = state
         self._unread.discard(state.deployment.id)
         self.scaling.forget(lambda key: state.owns(key) and state.find(key) is None)
@@ -60,8 +65,25 @@ class DeploymentStates:
         self._stale.discard(deployment_id)
         self._unread.discard(deployment_id)
         if state := self._by_id.pop(deployment_id, None):
+            self._turn(state)
             self.scaling.forget(state.owns)
             self.scaling.unswitch(deployment_id)
+
+    def to_hear(self) -> list[int]:
+        """The deployments that call others by name of which some have come, gone or been stopped
+        since the last call: they are to be read again."""
+        turned, self._turned = self._turned, set()
+        heard = []
+        for deployment_id, state in self._by_id.items() if turned else ():
+            organization = state.deployment.organization.name
+            if any((organization, name) in turned for name in state.calls):
+                self.mark_stale(deployment_id)
+                heard.append(deployment_id)
+        return heard
+
+    def _turn(self, state: DeploymentState) -> None:
+        if state.deployment.parent_id is None:
+            self._turned.add((state.deployment.organization.name, state.deployment.name))
 
     def manifests(self) -> frozenset[str] | None:
         """Manifests of all files that replicas use or would use; None while not all are known."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 from hotplate.autoscaler.sharing.allocation import Quota
 from hotplate.autoscaler.sharing.amounts import Amounts
-from hotplate.platform.store.records import DemandRecord
+from hotplate.machine.access.metrics_reader import MetricsReader
+from hotplate.platform.store.records import DemandRecord, Organization
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,16 @@ UNSEEN = Rollout("the controller has not handled it yet")
 
 
 @dataclass(frozen=True)
+class CallingReplica:
+    """A replica that asks the API with its key."""
+
+    id: str
+    organization: Organization
+    opens: frozenset[str]
+    """Names of the deployments that its bento names: what the key is good for."""
+
+
+@dataclass(frozen=True)
 class Subscribers:
     """Functions to call when the controller learns what concerns more than its deployments."""
 
@@ -40,6 +52,8 @@ class Subscribers:
     """Gets what an operator should know: a kind of event and a sentence."""
     quotas_read: Callable[[Mapping[str, Quota]], None] = lambda quotas: None
     """Gets the organizations' quotas, by name, whenever they were read."""
+    readers_read: Callable[[Sequence[MetricsReader]], None] = lambda readers: None
+    """Gets the tokens that show metrics, whenever they were read."""
 
 
 NO_SUBSCRIBERS = Subscribers()
@@ -74,8 +88,14 @@ class ControllerApi(Protocol):
     async def logs(self, deployment_id: int, replica: str, lines: int) -> dict[str, list[str]]:
         """The last log lines per replica id; `replica` empty = all of the deployment's."""
 
+    def log_file(self, deployment_id: int, replica: str) -> Path:
+        """The file that the log of one of its replicas is in. Raises UnknownReplica."""
+
     def tokens_changed(self) -> None:
         """Tokens of an organization have changed: let callers in by them, now."""
+
+    def replica_with(self, key: str) -> CallingReplica | None:
+        """Whose key it is; None where there is no such replica now."""
 
     def quotas_changed(self) -> None:
         """The store's quotas have changed: hold to them, now."""

@@ -7,8 +7,13 @@ from dataclasses import replace
 
 from hotplate.deploy.workload import WorkloadKey
 from hotplate.platform.controller.deployment_state import DeploymentState
+from hotplate.platform.controller.planning.messages import uncallable
 from hotplate.platform.controller.planning.workloads import WorkloadRules, services_of
-from hotplate.platform.spec.bento_manifest import dependency_services, model_tags
+from hotplate.platform.spec.bento_manifest import (
+    dependency_services,
+    model_tags,
+    named_deployments,
+)
 from hotplate.platform.store.parts import Store
 from hotplate.platform.store.records import Artifact, Deployment, Kind, Revision
 
@@ -45,10 +50,23 @@ class Loader:
             state.services[number] = services_of(
                 deployment, revision, self._models(deployment, revision), self._rules
             )
+        members = [service for services in state.services.values() for service in services]
+        state.calls = frozenset(name for each in members for name in each.workload.calls)
+        state.uncallable = self._uncallable(state)
         for service in state.answering():
             name = state.memory_key(service.name)
             state.memories[service.name] = self._store.learnt.get(name)
         return state
+
+    def _uncallable(self, state: DeploymentState) -> str:
+        """Which of the deployments that its bentos name cannot be called; empty = all can."""
+        manifests = [revision.bento.manifest for revision in state.kept()]
+        named = {each: None for manifest in manifests for each in named_deployments(manifest)}
+        if not named:
+            return ""
+        organization = state.deployment.organization.id
+        wanted = self._store.deployments.wanted(organization, [each.name for each in named])
+        return uncallable(list(named), wanted, self._rules.namespace)
 
     def _with_ports(self, revision: Revision) -> Revision:
         """The revision, with a gateway port for every service that others call."""

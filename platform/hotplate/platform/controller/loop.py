@@ -30,19 +30,25 @@ from typing import Any
 
 from hotplate.autoscaler.sharing.amounts import Amounts
 from hotplate.deploy.engine import Engine, Replica
-from hotplate.deploy.errors import UnknownReplica
 from hotplate.machine.descriptors import are_short
 from hotplate.platform.controller.deployment_states import DeploymentStates
 from hotplate.platform.controller.event_recorder import EventRecorder
 from hotplate.platform.controller.gateways.endpoint_tokens import EndpointTokens
 from hotplate.platform.controller.gateways.route_links import RouteLinks
-from hotplate.platform.controller.interface import NO_SUBSCRIBERS, UNSEEN, Rollout, Subscribers
+from hotplate.platform.controller.interface import (
+    NO_SUBSCRIBERS,
+    UNSEEN,
+    Rollout,
+    Subscribers,
+)
 from hotplate.platform.controller.metrics import ControllerMetrics
 from hotplate.platform.controller.planning.canary_routes import with_canaries
 from hotplate.platform.controller.planning.instance_types import instance_types
 from hotplate.platform.controller.planning.routing import Addresses, public_name
 from hotplate.platform.controller.planning.workloads import WorkloadRules, least_amounts, notes
 from hotplate.platform.controller.reconciler import RETRY_S, Reconciler
+from hotplate.platform.controller.replica_callers import ReplicaCallers
+from hotplate.platform.controller.replica_logs import ReplicaLogs
 from hotplate.platform.controller.rollout import rollout_json, rollout_of, weigh
 from hotplate.platform.controller.scaling.allocations import usage
 from hotplate.platform.controller.scaling.prometheus import Prometheus
@@ -81,7 +87,7 @@ class Controller:
         self._wake = asyncio.Event()
         self._stopping = False
         self._quotas_stale = True
-        self._tokens = EndpointTokens(store, self._wake.set)
+        self._tokens = EndpointTokens(store, self._wake.set, subscribers.readers_read)
         self._listed = False
         """Whether every deployment of the store is known by its id."""
         self._unknown: dict[int, int] = {}
@@ -89,6 +95,10 @@ class Controller:
         self._unstated: set[int] = set()
         """Deployments of which the engine does not know yet what is wanted."""
         self.states = DeploymentStates()
+        self._callers = ReplicaCallers(engine, self.states, rules.keys)
+        self.replica_with = self._callers.replica_with
+        logs = ReplicaLogs(engine, self.states)
+        self.logs, self.log_file = logs.last_lines, logs.file
         self.gateways = RouteLinks(
             self._demand_changed, self._gateway_came, subscribers.notify, self._tokens.used
         )
@@ -172,26 +182,12 @@ class Controller:
         state = self.states.get(deployment_id)
         return () if state is None else tuple(state.demands.unwritten)
 
-    async def logs(self, deployment_id: int, replica: str, lines: int) -> dict[str, list[str]]:
-        state = self.states.get(deployment_id)
-        mine = [r.id for r in state.mine(self._engine.replicas())] if state else []
-        if replica:
-            if state is None or replica not in (*mine, *state.seen):
-                raise UnknownReplica(
-                    f"The deployment has no replica {replica!r} now and had none of that id lately."
-                )
-            return {replica: await self._engine.logs(replica, lines)}
-        if state is None:
-            return {}
-        found = {}
-        for name in mine or state.seen:
-            with suppress(UnknownReplica):
-                found[name] = await self._engine.logs(name, lines)
-        return found
-
     def manifests(self) -> frozenset[str] | None:
         """Manifests of all files that replicas use or would use; None while not all are known."""
-        return self.states.manifests() if self._listed else None
+        wanted = self.states.manifests() if self._listed else None
+        if wanted is None:
+            return None
+        return wanted.union(*(replica.manifests for replica in self._engine.replicas()))
 
     def instance_types(self) -> Sequence[dict[str, Any]]:
         return instance_types(self._rules.instance_types)
@@ -316,7 +312,7 @@ class Controller:
             if state := self.states.get(deployment_id):
                 state.route(self._engine.replicas(), self._addresses)
             await asyncio.sleep(0)  # a round may be of thousands, and others have their turns too
-        for deployment_id in self.states.allocations.affected():
+        for deployment_id in (*self.states.allocations.affected(), *self.states.to_hear()):
             self._look_at(deployment_id)
         self._publish()
         loop = asyncio.get_running_loop()
@@ -351,4 +347,5 @@ class Controller:
             [state.deployment for state in self.states],
         )
         routes.sort(key=lambda route: route.name)
-        self.gateways.publish(routes, self._tokens.accepted)
+        tokens = self._callers.added_to(self._tokens.accepted)
+        self.gateways.publish(routes, tokens, self._tokens.readers)

@@ -104,6 +104,7 @@ class Recommender:
             ages_s={name: now - begun for name, begun in state.begun.items()},
             ordered=frozenset(filter(state.owns, self._allocations.ordered())),
             unserved=state.traffic.unserved.get(public_name(state.deployment), ""),
+            uncallable=state.uncallable,
             now=wall,
             worse=state.answers.verdict if compared and settings.auto_rollback else "",
             answers=state.answers.answers if compared else 0,

@@ -6,8 +6,9 @@ import shlex
 
 from aiohttp import web
 
+from hotplate.machine.access.metrics_check import TOKEN_HEADER
 from hotplate.platform.api.bentocloud import views
-from hotplate.platform.api.bentocloud.auth import COOKIE, TOKEN_HEADER, Auth
+from hotplate.platform.api.bentocloud.auth import COOKIE, Auth
 from hotplate.platform.api.bentocloud.deployments import advertised_origin
 from hotplate.platform.api.web import http_errors
 from hotplate.platform.api.web.access import LOOKS, check

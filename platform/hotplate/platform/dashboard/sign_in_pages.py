@@ -11,7 +11,7 @@ from hotplate.platform.api.web import http_errors
 from hotplate.platform.api.web.access import Access, lacking
 from hotplate.platform.api.web.settings import ApiSettings
 from hotplate.platform.dashboard.rendering import form_page
-from hotplate.platform.errors import Forbidden, PlatformError, Unauthorized
+from hotplate.platform.errors import Forbidden, PlatformError, TooManyTries, Unauthorized
 from hotplate.platform.spec.scopes import API, OF_API, allows
 from hotplate.platform.store.sign_ins import CODE_SHOWN, SIGN_IN_S, SignIns
 from hotplate.platform.store.tokens import TokenDraft
@@ -47,11 +47,9 @@ class SignInPages:
         try:
             secret = await self._signed_in(request, link, token)
         except PlatformError as error:
-            why, status = str(error), http_errors.status_of(error)
-            page = form_page("login.html", status, link="", then=_safe(then), who=None, why=why)
-            if error.retry_after_s is not None:
-                page.headers["Retry-After"] = str(error.retry_after_s)
-            return page
+            if isinstance(error, Forbidden):
+                self._auth.note(request, error)
+            return _refused(error, _safe(then))
         response = web.Response(status=303, headers={"Location": _safe(then) or "/login"})
         response.set_cookie(
             COOKIE,
@@ -88,24 +86,29 @@ class SignInPages:
         """`code` and `answer` (approve or deny) of the form."""
         form = await request.post()
         code, given = _text(form.get("code")), _text(form.get("answer"))
+        who: Access | None = None
         try:
             who = await self._auth.admit(request)
-            if given == "approve":
-                await self._sign_ins.run(self._sign_ins.approve, code, who.user, _draft(who, code))
+            await self._answered(request, who, code, approved=given == "approve")
+        except (Unauthorized, TooManyTries) as refusal:
+            return _refused(refusal, who=who)
+        except Forbidden as refusal:
+            self._auth.note(request, refusal)
+            return _refused(refusal, who=who)
+        return self._approval(who, code, "approved" if given == "approve" else "denied")
+
+    async def _answered(
+        self, request: web.Request, who: Access, code: str, *, approved: bool
+    ) -> None:
+        """Raises Forbidden, Unauthorized, TooManyTries."""
+        draft = _draft(who, code) if approved else None
+        try:
+            if draft is not None:
+                await self._sign_ins.run(self._sign_ins.approve, code, who.user, draft)
             else:
                 await self._sign_ins.run(self._sign_ins.deny, code)
         except Unauthorized as error:
-            try:
-                self._auth.refuse(request, error)
-            except PlatformError as refusal:
-                return await self._refused(request, refusal)
-        except Forbidden as refusal:
-            return await self._refused(request, refusal)
-        return self._approval(who, code, "approved" if given == "approve" else "denied")
-
-    async def _refused(self, request: web.Request, refusal: PlatformError) -> web.Response:
-        status, who = http_errors.status_of(refusal), await self._who(request)
-        return form_page("login.html", status, link="", then="", who=who, why=str(refusal))
+            self._auth.refuse(request, error)
 
     def _approval(self, who: Access, code: str, state: str) -> web.Response:
         status = 404 if state == "unknown" else 200
@@ -136,6 +139,14 @@ class SignInPages:
             return await self._auth.admit(request)
         except PlatformError:
             return None
+
+
+def _refused(refusal: PlatformError, then: str = "", who: Access | None = None) -> web.Response:
+    status, why = http_errors.status_of(refusal), str(refusal)
+    page = form_page("login.html", status, link="", then=then, who=who, why=why)
+    if refusal.retry_after_s is not None:
+        page.headers["Retry-After"] = str(refusal.retry_after_s)
+    return page
 
 
 def _draft(who: Access, code: str) -> TokenDraft:

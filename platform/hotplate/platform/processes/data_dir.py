@@ -119,6 +119,10 @@ class DataDir:
         except (OSError, ValueError):
             return None
 
+    def forget(self, name: str) -> None:
+        """Drop the note of this name, if there is one."""
+        (self.root / "run" / f"{name}.json").unlink(missing_ok=True)
+
     def lock(self) -> int:
         """Make this process the only `hotplate up` on the directory, while the result is open.
 

@@ -171,6 +171,13 @@ def runs(data: DataDir, name: str) -> bool:
     return bool(found)
 
 
+async def end_role(data: DataDir, name: str) -> None:
+    """End the processes of a role that is no longer wanted, and forget it."""
+    for process in _running(data, name):
+        await process.terminate(STOP_LIMIT_S)
+    data.forget(name)
+
+
 def _running(data: DataDir, name: str) -> list[Process]:
     """The role's processes that an `up` on this data directory has started.
 

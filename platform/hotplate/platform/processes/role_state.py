@@ -11,13 +11,15 @@ from hotplate.deploy.process.procfs import is_running, start_time_of
 from hotplate.platform.processes.data_dir import DataDir
 
 SUPERVISOR = "up"
-ROLES = ("agent", "gateway", "control-plane")
+ROLES = ("agent", "gateway", "control-plane", "control-plane-2")
 
 _CUT = {
     "agent": "replicas went on and no request was interrupted; starting replicas wait for it",
     "gateway": "its requests were interrupted, and can be sent again",
     "control-plane": "replicas and gateway went on and no request was interrupted; an unfinished "
     "upload or deploy can be sent again",
+    "control-plane-2": "no request was interrupted, and the other control plane acts, or does so "
+    "within seconds; an unfinished upload or deploy can be sent again",
 }
 
 

@@ -15,6 +15,8 @@ from hotplate.platform.processes.ports import reachable
 from hotplate.platform.settings import PlatformSettings
 
 CONTROL_PLANE = "control-plane"
+SECOND_CONTROL_PLANE = "control-plane-2"
+CONTROL_PLANES = (CONTROL_PLANE, SECOND_CONTROL_PLANE)
 
 
 @dataclass(frozen=True)
@@ -23,14 +25,22 @@ class Role:
 
     name: str
     argv: tuple[str, ...]
-    health_url: str
+    url: str
     address: tuple[str, int] | None = None
     """Host and port that must be free for it; None where those were chosen among free ones."""
 
+    @property
+    def health_url(self) -> str:
+        return f"{self.url}/healthz"
+
 
 def roles_of(settings: PlatformSettings, data: DataDir, ports: Mapping[str, int]) -> list[Role]:
-    """In the order in which they are started; `ports` are those of the agent and the gateway."""
-    api = f"http://{reachable(settings.host)}:{settings.port}"
+    """In the order in which they are started; `ports` are those of the agent, the gateway and the
+    second control plane."""
+    planes = {CONTROL_PLANE: settings.port}
+    if settings.control_planes > 1:
+        planes[SECOND_CONTROL_PLANE] = ports[SECOND_CONTROL_PLANE]
+    urls = {name: api_url(settings, port) for name, port in planes.items()}
     agent = f"http://127.0.0.1:{ports['agent']}"
     token = str(data.root / "cluster-token")
     metrics = str(data.root / "metrics-token") if settings.metrics_need_token else "no"
@@ -50,7 +60,7 @@ def roles_of(settings: PlatformSettings, data: DataDir, ports: Mapping[str, int]
         _role(
             "gateway",
             f"http://127.0.0.1:{ports['gateway']}",
-            control_plane=api,
+            control_plane=",".join(urls.values()),
             admin=f"127.0.0.1:{ports['gateway']}",
             state=data.folder("gateway"),
             token_file=token,
@@ -60,18 +70,27 @@ def roles_of(settings: PlatformSettings, data: DataDir, ports: Mapping[str, int]
             drain_s=settings.drain_s,
             access_log=settings.access_log,
         ),
-        replace(
-            _role(
-                CONTROL_PLANE,
-                api,
-                data=data.root,
-                host=settings.host,
-                port=settings.port,
-                agent=agent,
-            ),
-            address=(settings.host, settings.port),
+        *(
+            replace(
+                _role(
+                    CONTROL_PLANE,
+                    urls[name],
+                    data=data.root,
+                    host=settings.host,
+                    port=port,
+                    agent=agent,
+                ),
+                name=name,
+                address=(settings.host, port),
+            )
+            for name, port in planes.items()
         ),
     ]
+
+
+def api_url(settings: PlatformSettings, port: int) -> str:
+    """Where this machine reaches the control plane on that port."""
+    return f"http://{reachable(settings.host)}:{port}"
 
 
 def _origin(url: str, data: DataDir) -> dict[str, object]:
@@ -89,4 +108,4 @@ def _role(name: str, url: str, **flags: object) -> Role:
     argv = [sys.executable, "-m", "hotplate.platform.cli", name]
     for flag, value in flags.items():
         argv += [f"--{flag.replace('_', '-')}", str(value)]
-    return Role(name, tuple(argv), f"{url}/healthz")
+    return Role(name, tuple(argv), url)

@@ -16,6 +16,7 @@ import os
 import signal
 import sys
 from contextlib import suppress
+from http import HTTPStatus
 
 import aiohttp
 
@@ -30,12 +31,13 @@ from hotplate.platform.processes.role_process import (
     SILENT_GRACE_S,
     STOP_LIMIT_S,
     RoleProcess,
+    end_role,
     last_words,
     runs,
 )
 from hotplate.platform.processes.role_state import SUPERVISOR, RoleState, end_of
 from hotplate.platform.processes.role_watch import START_S
-from hotplate.platform.processes.roles import CONTROL_PLANE, roles_of
+from hotplate.platform.processes.roles import CONTROL_PLANES, SECOND_CONTROL_PLANE, roles_of
 from hotplate.platform.processes.terminal import Terminal
 from hotplate.platform.settings import PlatformSettings
 
@@ -66,6 +68,8 @@ class Supervisor:
         for role in roles:
             if not role.runs:
                 role.check_address()  # before anything is started that would have to be stopped
+        if not any(role.role.name == SECOND_CONTROL_PLANE for role in roles):
+            await end_role(self._data, SECOND_CONTROL_PLANE)  # of an earlier `up` that had one
         self._note_start(roles)
         followers = [
             asyncio.create_task(self._terminal.follow(role.role.name, role.log, role.note))
@@ -88,13 +92,16 @@ class Supervisor:
                 follower.cancel()
 
     def _ports(self) -> dict[str, int]:
-        """Ports of the roles that only this machine talks to: the last ones, if still free."""
+        """Ports of the roles that no setting says: the last ones, if still free."""
         noted = self._data.noted("ports") or {}
         ports: dict[str, int] = {}
-        for name in ("agent", "gateway"):
+        hosts = {"agent": "127.0.0.1", "gateway": "127.0.0.1"}
+        if self._settings.control_planes > 1:
+            hosts[SECOND_CONTROL_PLANE] = self._settings.host
+        for name, host in hosts.items():
             last = noted.get(name)
-            usable = last and (runs(self._data, name) or is_free("127.0.0.1", last))
-            ports[name] = noted[name] if usable else free_port("127.0.0.1")
+            usable = last and (runs(self._data, name) or is_free(host, last))
+            ports[name] = noted[name] if usable else free_port(host)
         self._data.note("ports", ports)
         return ports
 
@@ -163,21 +170,24 @@ class Supervisor:
     async def _stop(self, roles: list[RoleProcess]) -> None:
         """Drain and stop the replicas, then the roles."""
         self._stopping.set()
-        if any(role.role.name == CONTROL_PLANE and role.alive for role in roles):
+        planes = [role for role in roles if role.role.name in CONTROL_PLANES and role.alive]
+        if planes:
             self._terminal.say("stopping: running requests end first, then the replicas")
-            await self._stop_replicas()
+            await self._stop_replicas([role.role.url for role in planes])
         started = [role.process for role in roles if role.started]
         await asyncio.gather(*(process.terminate(STOP_LIMIT_S) for process in started))
         await asyncio.gather(end_replicas(self._data, STOP_LIMIT_S), end_builds(self._data))
         self._data.events.add("UpStopped", "hotplate up was stopped, and every replica with it")
         self._terminal.say("stopped")
 
-    async def _stop_replicas(self) -> None:
+    async def _stop_replicas(self, urls: list[str]) -> None:
+        """By whichever control plane answers: one that does not act passes it on."""
         headers = {"Authorization": f"Bearer {self._data.secret('cluster-token')}"}
         limit = aiohttp.ClientTimeout(self._settings.drain_s + 2 * STOP_LIMIT_S)
-        with suppress(aiohttp.ClientError, TimeoutError):
-            async with (
-                aiohttp.ClientSession(timeout=limit) as session,
-                session.post(f"{self._url}/internal/shutdown", headers=headers) as response,
-            ):
-                await response.read()
+        async with aiohttp.ClientSession(timeout=limit, headers=headers) as session:
+            for url in urls:
+                with suppress(aiohttp.ClientError, TimeoutError):
+                    async with session.post(f"{url}/internal/shutdown") as response:
+                        await response.read()
+                        if response.status == HTTPStatus.OK:
+                            return

@@ -14,6 +14,8 @@ from hotplate.serving.gateway.protocol.version_shares import MAIN
 ROUTE_TYPES = (RouteType.RANDOM, RouteType.HEADER, RouteType.QUERY)
 VERSION_ID = re.compile("[A-Za-z0-9]([A-Za-z0-9._-]{0,38}[A-Za-z0-9])?")
 ALL = 100
+FIELD_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+"""That of a header field: a token of RFC 9110, 5.6.2."""
 LONGEST = 100
 """Characters of the name of a header field or parameter."""
 
@@ -42,6 +44,11 @@ def canary_fields(fields: Fields) -> CanaryFields | None:
         raise Invalid(
             f"{canary.at('route_by')}: route_type {route_type!r} needs the name of the {what}, "
             f"of up to {LONGEST} characters, by whose value requests are given to versions"
+        )
+    if route_type == RouteType.HEADER and not FIELD_NAME.fullmatch(route_by):
+        raise Invalid(
+            f"{canary.at('route_by')}: {route_by!r} is no name of a header field: letters, digits "
+            "and '-', such as 'X-User', without a colon or blanks"
         )
     weights = {}
     for name, version in versions.items():

@@ -13,6 +13,7 @@ from base64 import b64decode
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import unquote_to_bytes
 
 from hotplate.cache.manifest import Blob, ManifestEntry
 from hotplate.cache.member_path import PathTree, clean_path
@@ -175,7 +176,13 @@ def _models(manifest: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _path(at: str, value: str) -> str:
+    """Also what would leave the folder for whoever decodes `%2e%2e` is refused; once decoded, it
+    may be encoded again."""
     try:
+        raw = value.encode()
+        while (decoded := unquote_to_bytes(raw)) != raw:
+            clean_path(decoded, folder=False)
+            raw = decoded
         return clean_path(value.encode(), folder=False)
     except ValueError as error:
         raise Invalid(f"{at}: {value[:SHOWN_MAX]!r}: {error}") from None

@@ -113,7 +113,7 @@ def _instance_type(fields: Fields, path: str, types: Collection[str]) -> str | N
     }
     if alike and count.isdecimal() and float(count) > max(alike):
         raise Invalid(
-            f"{path}.instance_type: {asked!r} does not exist, since no machine here is that "
+            f"{path}.instance_type: {asked!r:.80} does not exist, since no machine here is that "
             f"large; the largest is {alike[max(alike)]!r}"
         )
     return fields.choice("instance_type", types)

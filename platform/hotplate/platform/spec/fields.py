@@ -41,15 +41,13 @@ class Fields:
             return default
         if not isinstance(value, str) or (default is None and not value):
             raise Invalid(f"{self.at(key)}: {self._shown(value)} is not a string")
-        # PostgreSQL cannot keep this character.
-        return value.replace("\x00", "")
+        if "\x00" in value:  # PostgreSQL cannot keep it
+            raise Invalid(f"{self.at(key)}: it has a NUL character; leave that out")
+        return value
 
     def exact_text(self, key: str) -> str:
-        """A string that has to be there, as it was sent: one with a NUL is refused."""
-        value = self._values.get(key)
-        if isinstance(value, str) and "\x00" in value:
-            raise Invalid(f"{self.at(key)}: it has a NUL character; leave that out")
-        return self.text(key, None if value is None else "")
+        """A string that has to be there, and may be empty."""
+        return self.text(key, None if self._values.get(key) is None else "")
 
     def flag(self, key: str) -> bool:
         value = self._values.get(key)

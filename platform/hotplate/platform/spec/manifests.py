@@ -11,8 +11,11 @@ from typing import Any
 from hotplate.platform.errors import Invalid
 from hotplate.platform.spec.bento_manifest import entry_service
 from hotplate.platform.spec.fields import Fields, suggestion
+from hotplate.platform.spec.names import check_deployment_name
 from hotplate.platform.spec.variables import variables
 
+NAMED_MAX = 100
+"""Deployments that a bento calls by name: gateways know for each replica which it may call."""
 SERVICE_NAME_MAX = 128
 """A replica's folder has it in its name, which may have 255 characters."""
 
@@ -52,7 +55,12 @@ def _check_services(manifest: Fields, values: Mapping[str, Any]) -> None:
     for service in manifest.items("services"):
         name = service.text("name")
         if name in names:
-            raise Invalid(f"{service.at('name')}: {name!r} is there twice")
+            raise Invalid(f"{service.at('name')}: {name!r:.80} is there twice")
+        if not name.isprintable():
+            raise Invalid(
+                f"{service.at('name')}: {name!r:.80} has a character that cannot be printed; "
+                "leave that out"
+            )
         if len(name) > SERVICE_NAME_MAX:
             raise Invalid(
                 f"{service.at('name')}: {name[:20]!r}… has {len(name)} characters, "
@@ -61,6 +69,7 @@ def _check_services(manifest: Fields, values: Mapping[str, Any]) -> None:
         service.mapping("config")
         _check_models(service)
         names.append(name)
+    _check_named(manifest)
     for service in manifest.items("services"):
         for dependency in service.items("dependencies"):
             called = dependency.text("service", "")
@@ -76,10 +85,27 @@ def _check_services(manifest: Fields, values: Mapping[str, Any]) -> None:
         )
 
 
+def _check_named(manifest: Fields) -> None:
+    """The deployments that its services call by name."""
+    named = set()
+    for service in manifest.items("services"):
+        for dependency in service.items("dependencies"):
+            if name := dependency.text("deployment", ""):
+                check_deployment_name(dependency.at("deployment"), name)
+                named.add(name)
+            dependency.text("cluster", "")
+            dependency.text("url", "")
+    if len(named) > NAMED_MAX:
+        raise Invalid(
+            f"{manifest.at('services')}: they depend on {len(named)} deployments by name, "
+            f"more than {NAMED_MAX}"
+        )
+
+
 def _check_models(fields: Fields) -> None:
     """Tags as strings (of the whole bento) or in objects (of one service)."""
     for index, model in enumerate(fields.values("models")):
         path = f"{fields.at('models')}[{index}]"
         tag = model if isinstance(model, str) else Fields(model, path).text("tag")
         if ":" not in tag:
-            raise Invalid(f"{path}: {tag!r} is not a tag of the form name:version")
+            raise Invalid(f"{path}: {tag!r:.80} is not a tag of the form name:version")

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import ColumnElement, func, select
+from sqlalchemy import ColumnElement, Row, func, select
 from sqlalchemy.orm import Session
 
 from hotplate.platform.errors import Conflict, NotFound
@@ -18,6 +18,7 @@ from hotplate.platform.store.records import Artifact, Kind, Repository
 from hotplate.platform.store.tables import (
     ArtifactRow,
     DeploymentRow,
+    OrganizationRow,
     RepositoryRow,
     RevisionRow,
     utc_now,
@@ -136,6 +137,19 @@ class Artifacts(StorePart):
 
         return self._database.settle_races(find_or_add)
 
+    def exists(self, artifact_id: int, uid: str) -> bool:
+        """Whether there is such a version, of an organization that is not being deleted. Another
+        one may have its id later, and none its uid."""
+        query = (
+            select(ArtifactRow.id)
+            .join(ArtifactRow.repository)
+            .join(OrganizationRow, OrganizationRow.id == RepositoryRow.organization_id)
+            .where(ArtifactRow.id == artifact_id, ArtifactRow.uid == uid)
+            .where(OrganizationRow.deleted_at.is_(None))
+        )
+        with self._database.session() as session:
+            return session.scalar(query) is not None
+
     def update(
         self,
         artifact_id: int,
@@ -202,12 +216,15 @@ def repository_record(row: RepositoryRow) -> Repository:
     )
 
 
-def artifact_record(row: ArtifactRow, *, manifest: bool = True) -> Artifact:
-    """The record; without its `manifest`, which may be large, where nobody needs it."""
+def artifact_record(
+    row: ArtifactRow | Row[Any], repository: Repository | None = None, *, manifest: bool = True
+) -> Artifact:
+    """The record, in its repository, which an object of the ORM knows; without its `manifest`,
+    which may be large, where nobody needs it."""
     return Artifact(
         id=row.id,
         uid=row.uid,
-        repository=repository_record(row.repository),
+        repository=repository_record(row.repository) if repository is None else repository,
         version=row.version,
         description=row.description,
         manifest=row.manifest if manifest else {},
@@ -252,7 +269,7 @@ def _of(organization_id: int, kind: Kind, name: str) -> list[ColumnElement[bool]
 def _repository_row(session: Session, organization_id: int, kind: Kind, name: str) -> RepositoryRow:
     row = session.scalar(select(RepositoryRow).where(*_of(organization_id, kind, name)))
     if row is None:
-        raise NotFound(f"{kind} repository {name!r} does not exist in this organization")
+        raise NotFound(f"{kind} repository {name!r:.80} does not exist in this organization")
     return row
 
 
@@ -265,5 +282,5 @@ def _artifact_row(
         .where(*_of(organization_id, kind, name), ArtifactRow.version == version)
     )
     if row is None:
-        raise NotFound(f"{kind} {f'{name}:{version}'!r} does not exist in this organization")
+        raise NotFound(f"{kind} {f'{name}:{version}'!r:.280} does not exist in this organization")
     return row

@@ -115,6 +115,11 @@ class Audit(StorePart):
             session.flush()
             return row.id
 
+    def record(self, action: str, object_name: str, changes: Mapping[str, Any]) -> None:
+        """Records what changed nothing in the database, and no organization's things alone."""
+        with self._database.session() as session:
+            record_audit(session, action, object_name, changes, organization="")
+
     def count(self, line_id: int, count: int) -> None:
         """How often the refused try of a line has been made."""
         with self._database.session() as session:

@@ -90,9 +90,10 @@ def set_weight(session: Session, row: DeploymentRow, version: str, weight: int) 
 
 
 def wake_versions(session: Session, row: DeploymentRow) -> None:
-    """The deployment is started again, and its versions with it."""
+    """The deployment is started again, and its versions with it. Raises QuotaExceeded."""
     for child in versions_of(session, row.id):
         if child.wanted != DesiredState.RUNNING:
+            reserve(session, child, Amounts(**child.least) if child.least else NOTHING)
             latest = latest_revision(session, child.id)
             add_revision(session, child, RevisionDraft(latest.bento_id, latest.config))
             child.wanted, child.status, child.reason = DesiredState.RUNNING, "deploying", ""

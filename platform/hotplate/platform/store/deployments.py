@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -26,6 +26,7 @@ from hotplate.platform.store.config_changes import config_changes
 from hotplate.platform.store.database import Database, StorePart
 from hotplate.platform.store.deployment_ports import AllocatePort, taken_ports
 from hotplate.platform.store.deployment_records import (
+    COLUMNS,
     deployment_record,
     deployment_records,
     latest_revision,
@@ -139,8 +140,8 @@ class Deployments(StorePart):
             number = add_revision(session, row, replace(draft, files=files))
             changes |= {"revision": number, "bento": _bento(session, draft)}
             record_audit(session, draft.action, row.name, changes)
-            wake_versions(session, row)
             row.wanted, row.status, row.reason = DesiredState.RUNNING, "deploying", ""
+            wake_versions(session, row)
             row.host = host or row.host
             updated = "Updated", f"revision {number} was requested"
             return _with_events(session, row, [updated, *draft.notes]), True
@@ -190,8 +191,19 @@ class Deployments(StorePart):
         with self._database.session() as session:
             row = _by_name(session, organization_id, name)
             if row is None:
-                raise NotFound(f"deployment {name!r} does not exist in this organization")
+                raise NotFound(f"deployment {name!r:.80} does not exist in this organization")
             return deployment_record(session, row)
+
+    def wanted(self, organization_id: int, names: Collection[str]) -> dict[str, DesiredState]:
+        """What is wanted of those of these names that there are."""
+        with self._database.session() as session:
+            query = select(DeploymentRow.name, DeploymentRow.wanted).where(
+                DeploymentRow.organization_id == organization_id,
+                DeploymentRow.name.in_(names),
+                DeploymentRow.wanted != DesiredState.DELETED,
+                DeploymentRow.parent_id.is_(None),
+            )
+            return {name: DesiredState(wanted) for name, wanted in session.execute(query)}
 
     def served_organizations(self) -> list[str]:
         """The names of organizations that have deployments, including deleted ones that are not yet
@@ -209,8 +221,8 @@ class Deployments(StorePart):
     def of_organization(self, organization_id: int) -> list[Deployment]:
         """All deployments that were not deleted, newest first."""
         with self._database.session() as session:
-            rows = session.scalars(
-                select(DeploymentRow)
+            rows = session.execute(
+                select(*COLUMNS)
                 .where(
                     DeploymentRow.organization_id == organization_id,
                     DeploymentRow.wanted != DesiredState.DELETED,
@@ -227,7 +239,8 @@ class Deployments(StorePart):
         start: int = 0,
         count: int | None = None,
     ) -> tuple[list[Deployment], int]:
-        """Deployments without their bentos' manifests, newest first, and how many there are.
+        """Deployments, newest first, and how many there are; only code spaces that are asked for
+        alone have their bentos' manifests, which their client compares.
 
         `count` None = to the last one. The words of `wanted` are parts of a deployment's name or of
         the tag of its latest bento.
@@ -249,7 +262,7 @@ class Deployments(StorePart):
         )
         with self._database.session() as session:
             query = (
-                select(DeploymentRow)
+                select(*COLUMNS)
                 .where(
                     DeploymentRow.organization_id == organization_id,
                     DeploymentRow.wanted != DesiredState.DELETED,
@@ -257,16 +270,17 @@ class Deployments(StorePart):
                 )
                 .where(*wanted.conditions(session, DeploymentRow.labels, DeploymentRow.name, tag))
             )
+            query = query.where(DeploymentRow.dev) if wanted.dev else query
             total = session.scalar(query.with_only_columns(func.count(DeploymentRow.id)))
-            rows = session.scalars(
+            rows = session.execute(
                 query.order_by(DeploymentRow.id.desc()).offset(start).limit(count)
             )
-            return deployment_records(session, rows.all(), manifests=False), total or 0
+            return deployment_records(session, rows.all(), manifests=wanted.dev), total or 0
 
     def all(self) -> list[Deployment]:
         """The deployments of all organizations, including deleted ones not yet torn down."""
         with self._database.session() as session:
-            rows = session.scalars(select(DeploymentRow).order_by(DeploymentRow.id))
+            rows = session.execute(select(*COLUMNS).order_by(DeploymentRow.id))
             return deployment_records(session, rows.all())
 
     def get(self, deployment_id: int) -> Deployment | None:

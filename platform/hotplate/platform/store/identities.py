@@ -35,9 +35,8 @@ from hotplate.platform.store.tables import (
 
 KEY_BYTES = 32
 
-ORGANIZATION = "default"
 ADMIN = "admin"
-"""The first operator and their organization: `hotplate up` makes them."""
+"""The first operator: `hotplate up` makes them, in the organization `default`."""
 
 
 class Identities(StorePart):

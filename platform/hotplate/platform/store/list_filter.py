@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import JSON, Column, ColumnElement, and_, exists, func, or_, type_coerce
@@ -14,8 +14,10 @@ from sqlalchemy.orm import InstrumentedAttribute, Session
 class ListFilter:
     """Labels that an item has, and words of which each is a part of one of its names."""
 
-    labels: Mapping[str, str] = field(default_factory=dict)
+    labels: Sequence[tuple[str, str]] = ()
     words: Sequence[str] = ()
+    dev: bool = False
+    """Of deployments, code spaces only."""
 
     def conditions(
         self,
@@ -24,7 +26,7 @@ class ListFilter:
         *names: ColumnElement[str] | InstrumentedAttribute[str],
     ) -> list[ColumnElement[bool]]:
         """The conditions on an item whose `labels` are a list of keys and values."""
-        has = [_has_label(session, labels, *label) for label in self.labels.items()]
+        has = [_has_label(session, labels, *label) for label in self.labels]
         named = [or_(*(n.icontains(word, autoescape=True) for n in names)) for word in self.words]
         return [*has, *named]
 

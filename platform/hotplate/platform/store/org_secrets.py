@@ -306,7 +306,7 @@ def _existing(session: Session, tenant: int, name: str) -> SecretRow:
     """For a change: whoever makes use of it meanwhile waits."""
     row = session.scalar(_by_name(tenant, [name]).with_for_update(of=SecretRow))
     if row is None:
-        raise NotFound(f"secret {name!r} does not exist in this organization")
+        raise NotFound(f"secret {name!r:.80} does not exist in this organization")
     return row
 
 

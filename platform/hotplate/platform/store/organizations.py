@@ -13,12 +13,11 @@ from hotplate.platform.store.audit import record_audit
 from hotplate.platform.store.database import StorePart
 from hotplate.platform.store.history import add_event_row
 from hotplate.platform.store.identities import (
-    ORGANIZATION,
     keep_an_operator,
     named_organization,
     organization_record,
 )
-from hotplate.platform.store.records import DesiredState, Organization
+from hotplate.platform.store.records import ORGANIZATION, DesiredState, Organization
 from hotplate.platform.store.tables import (
     ArtifactRow,
     DeploymentRow,
@@ -97,10 +96,10 @@ class Organizations(StorePart):
                 for row, members, deployments in session.execute(query)
             ]
 
-    def names(self) -> set[str]:
-        """Of all, those too whose deployments still end."""
+    def all(self) -> list[Organization]:
+        """Those too whose deployments still end."""
         with self._database.session() as session:
-            return set(session.scalars(select(OrganizationRow.name)))
+            return list(map(organization_record, session.scalars(select(OrganizationRow))))
 
     def summary(self, organization: Organization) -> OrganizationSummary:
         """Raises NotFound where it has gone."""

@@ -25,6 +25,7 @@ from hotplate.platform.store.deployments import Deployments
 from hotplate.platform.store.history import History
 from hotplate.platform.store.identities import Identities
 from hotplate.platform.store.keyring import KeysInMemory, KeySource
+from hotplate.platform.store.leadership import Leadership
 from hotplate.platform.store.learnt import LearntValues
 from hotplate.platform.store.org_secrets import Secrets
 from hotplate.platform.store.organizations import Organizations
@@ -66,10 +67,15 @@ class Store:
         self.history = History(database)
         self.tasks = Tasks(database)
         self.learnt = LearntValues(database)
+        self.leadership = Leadership(database)
 
     async def run(self, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a blocking call in the store's thread, as `Database.run` does."""
         return await self.database.run(call, *args, **kwargs)
+
+    def epoch(self) -> int:
+        """The epoch in which this process acts; 0 = it does not."""
+        return self.database.epoch or 0
 
     def check(self) -> None:
         """After a transaction that failed, write something. Raises StoreFailed while that fails."""

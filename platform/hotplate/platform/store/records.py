@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -11,6 +12,9 @@ from typing import Any
 from hotplate.platform.spec.secret_content import SecretContent
 from hotplate.serving.gateway.protocol.priority import USUAL_PRIORITY
 from hotplate.serving.gateway.protocol.version_mark import VERSION
+
+ORGANIZATION = "default"
+"""The operator's own, which cannot be deleted."""
 
 
 class Kind(StrEnum):
@@ -55,6 +59,13 @@ class Organization:
     name: str
     created_at: datetime
     description: str = ""
+
+    @property
+    def owner(self) -> str:
+        """What it is known by for ever. Its name may be another one's later, but for that of the
+        operator's own organization, which is never deleted: installations that share a folder for
+        packages know that by the same name."""
+        return self.name if self.name == ORGANIZATION else self.uid
 
 
 @dataclass(frozen=True)
@@ -378,3 +389,24 @@ class TaskContent:
     """None = it is too large for a row, and is this part of the task's in the blob store."""
     size_bytes: int
     part: int = 0
+
+
+@dataclass(frozen=True)
+class Term:
+    """Which control plane acts, as its row was at one moment of the database's clock."""
+
+    epoch: int = 0
+    """Grows by one with each that begins to act; 0 = none has yet."""
+    holder: str = ""
+    """The life of a process, by an id of its own; empty = it has given the term up."""
+    url: str = ""
+    """Where the others reach it."""
+    process: str = ""
+    """Its process id and start time."""
+    place: str = ""
+    """The machine and the data directory whose replicas it has."""
+    renewals: int = 0
+    left_s: float = 0.0
+    """Until it ends, unless it is renewed."""
+    rival_s: float = math.inf
+    """How long ago another control plane has looked."""

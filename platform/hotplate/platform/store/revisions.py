@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import delete, func, or_, select, update
+from sqlalchemy import case, delete, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from hotplate.platform.errors import NotFound
@@ -15,7 +15,12 @@ from hotplate.platform.store.deployment_ports import AllocatePort, taken_ports
 from hotplate.platform.store.deployment_records import revision_record
 from hotplate.platform.store.history import add_event_row
 from hotplate.platform.store.records import Revision, RolloutOutcome
-from hotplate.platform.store.tables import DeploymentRow, RevisionRow
+from hotplate.platform.store.tables import (
+    ArtifactRow,
+    DeploymentRow,
+    OrganizationRow,
+    RevisionRow,
+)
 
 
 class Revisions(StorePart):
@@ -42,6 +47,25 @@ class Revisions(StorePart):
         with self._database.session() as session:
             query = select(RevisionRow.number).where(RevisionRow.deployment_id == deployment_id)
             return list(session.scalars(query))
+
+    def users(self, organization_id: int | None) -> dict[str, set[tuple[str, str]]]:
+        """By the manifest of a bento's files: organization and name of each deployment that keeps a
+        revision with it. None = of all organizations."""
+        files = case((RevisionRow.files != "", RevisionRow.files), else_=ArtifactRow.files)
+        query = (
+            select(files, OrganizationRow.name, DeploymentRow.name)
+            .join(DeploymentRow, DeploymentRow.id == RevisionRow.deployment_id)
+            .join(OrganizationRow, OrganizationRow.id == DeploymentRow.organization_id)
+            .join(ArtifactRow, ArtifactRow.id == RevisionRow.bento_id)
+            .distinct()
+        )
+        if organization_id is not None:
+            query = query.where(DeploymentRow.organization_id == organization_id)
+        found: dict[str, set[tuple[str, str]]] = {}
+        with self._database.session() as session:
+            for digest, organization, name in session.execute(query):
+                found.setdefault(digest, set()).add((organization, name))
+        return found
 
     def get(self, deployment_id: int, number: int) -> Revision:
         """The revision of that number. Raises NotFound."""

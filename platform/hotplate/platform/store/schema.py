@@ -123,8 +123,15 @@ def move(connection: Connection, before: str, revision: str) -> None:
 
 def lock(connection: Connection) -> None:
     """Waits until no other process migrates; none begins before this transaction ends."""
+    take_time(connection)
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": MIGRATION_LOCK})
+
+
+def take_time(connection: Connection) -> None:
+    """This transaction may take as long as it needs: everybody else's have limits."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("SET LOCAL lock_timeout = 0; SET LOCAL statement_timeout = 0"))
 
 
 @contextmanager

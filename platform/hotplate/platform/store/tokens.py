@@ -12,8 +12,10 @@ from typing import TypeAlias
 from sqlalchemy import ColumnElement, Select, and_, delete, or_, select, update
 from sqlalchemy.orm import Session
 
+from hotplate.machine.access.metrics_reader import ALL, MetricsReader
 from hotplate.platform.errors import Conflict, NotFound
 from hotplate.platform.spec.scopes import API, ENDPOINT, endpoint_of
+from hotplate.platform.spec.scopes import METRICS as READS_METRICS
 from hotplate.platform.store.audit import record_audit
 from hotplate.platform.store.database import StorePart
 from hotplate.platform.store.identities import KEY_BYTES, user_record
@@ -31,6 +33,10 @@ CALLERS = "endpoint-token"
 METRICS = "metrics-token"
 KEPT = (CALLERS, METRICS)
 """Names of the operator's tokens that lie in files of the data directory, beside their own."""
+
+
+METRICS_ROLE = MemberRole.DEVELOPER
+"""Of whoever reads metrics, as of whoever sees deployments."""
 
 
 @dataclass(frozen=True)
@@ -155,6 +161,13 @@ class Tokens(StorePart):
                 accepted.setdefault(row.organization.name, []).extend(_accepted(row))
         return {name: tuple(tokens) for name, tokens in accepted.items() if tokens}
 
+    def metrics_readers(self) -> tuple[MetricsReader, ...]:
+        """Those that show metrics."""
+        query = _joined().where(_still_good(), _IS_SOMEBODYS).order_by(TokenRow.id)
+        with self._database.session() as session:
+            found = session.execute(query)
+            return tuple(each for row, of in found for each in _readers(_record(row, of), row))
+
     def revoke_token(self, organization_id: int, uid: str) -> None:
         """Raises NotFound where the organization has no such token."""
         with self._database.session() as session:
@@ -200,6 +213,13 @@ def _accepted(row: TokenRow) -> Iterator[AcceptedToken]:
     for scope in row.scopes:
         if deployment := endpoint_of(scope):
             yield AcceptedToken(row.digest, expires_at, deployment)
+
+
+def _readers(token: Token, row: TokenRow) -> Iterator[MetricsReader]:
+    if READS_METRICS in token.scopes and (token.operator or token.role.is_at_least(METRICS_ROLE)):
+        expires_at = None if token.expires_at is None else token.expires_at.timestamp()
+        lines_of = ALL if token.operator else token.user.organization.name
+        yield MetricsReader(row.digest, expires_at, lines_of)
 
 
 Found: TypeAlias = "Select[TokenRow, MembershipRow | None]"

@@ -87,6 +87,11 @@ class Uploads(StorePart):
             session.flush()
             return _upload_record(row)
 
+    def ids(self) -> set[str]:
+        """Those of all that are open."""
+        with self._database.session() as session:
+            return set(session.scalars(select(UploadRow.id)))
+
     def stale(self, moment: datetime) -> list[UploadRecord]:
         """Uploads begun, or gone on with, before `moment`, and those whose version has been
         finished since.

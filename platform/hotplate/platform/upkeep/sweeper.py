@@ -1,19 +1,18 @@
-"""Takes away what nobody needs any longer.
+"""Takes away copies that nobody needs any longer, and what was an organization's that is gone.
 
-From this node what no deployment uses: unpacked files and environments. From the origin what no
-version names: the files of one that was pushed again. What a version names stays there, as in any
-registry; here it is only a copy. And tasks that ended long ago.
+The copies are unpacked files on this node that no deployment uses; they stay at the origin, as in
+any registry. What goes from there, and which environments go, is the collector's to say. And tasks
+that ended long ago.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence, Set
 from typing import Protocol
 
 from hotplate.cache.errors import CacheError
-from hotplate.cache.store.blobs import Digests
 from hotplate.platform.errors import StoreFailed
 
 log = logging.getLogger("hotplate.sweeper")
@@ -31,13 +30,17 @@ class SweptAgent(Protocol):
 class SweptEnvironments(Protocol):
     def manifests(self) -> Set[str]: ...
 
-    async def sweep(self, wanted: Set[str], spare: int) -> Mapping[str, str]: ...
+    async def gone(self, owners: Callable[[], Awaitable[Set[str]]]) -> Sequence[str]: ...
 
-    async def forget(self, organizations: Set[str]) -> Sequence[str]: ...
+    async def forget(self, folders: Sequence[str]) -> None: ...
 
 
-class SweptOrigin(Protocol):
-    async def sweep(self, wanted: Set[str]) -> Digests: ...
+class SweptStandbys(Protocol):
+    def forget(self, owners: Collection[str]) -> None: ...
+
+
+class SweptCode(Protocol):
+    def forget(self, owners: Set[str]) -> None: ...
 
 
 class SweptTasks(Protocol):
@@ -46,35 +49,34 @@ class SweptTasks(Protocol):
 
 class Sweeper:
     """`wanted` says which manifests deployments use, or None while that is not known;
-    `organizations` which there are, with those whose deployments still end."""
+    `owners` which organizations there are, with those whose deployments still end."""
 
     def __init__(
         self,
         wanted: Callable[[], Set[str] | None],
         agent: SweptAgent,
         environments: SweptEnvironments,
-        origin: SweptOrigin,
         tasks: SweptTasks,
-        organizations: Callable[[], Awaitable[Set[str]]],
+        standbys: SweptStandbys,
+        compiled: SweptCode,
+        owners: Callable[[], Awaitable[Set[str]]],
         *,
         unused_files_s: float,
-        spare_environments: int,
     ) -> None:
         self._wanted = wanted
         self._agent = agent
         self._environments = environments
-        self._origin = origin
         self._tasks = tasks
-        self._organizations = organizations
+        self._standbys = standbys
+        self._compiled = compiled
+        self._owners = owners
         self._unused_files_s = unused_files_s
-        self._spare_environments = spare_environments
 
     async def run(self) -> None:
         """Sweep again and again, until cancelled."""
         unused_s = max(1.0, self._unused_files_s)
         async with asyncio.TaskGroup() as group:
             group.create_task(_repeat(self.sweep, min(PERIOD_S, unused_s)))
-            group.create_task(_repeat(self.sweep_origin, unused_s))
             group.create_task(_repeat(self._tasks.sweep, PERIOD_S))
 
     async def sweep(self) -> None:
@@ -86,24 +88,18 @@ class Sweeper:
             # The agent hears of a request for it in this moment first.
             if await self._agent.delete(manifest, idle_s=self._unused_files_s):
                 log.info("files %s are removed from this node: %s", manifest, reason)
-        if (wanted := self._wanted()) is not None:
-            gone = await self._environments.sweep(wanted, self._spare_environments)
-            for digest, reason in gone.items():
-                log.info("environment %s is removed: %s", digest, reason)
-        for name in await self._environments.forget(await self._organizations()):
+        await self._forget_organizations()
+
+    async def _forget_organizations(self) -> None:
+        """Of one that is gone nothing stays here: no later one of its name has its environments,
+        packages and warm processes, or what its replicas have compiled."""
+        gone = await self._environments.gone(self._owners)
+        if gone:
+            self._standbys.forget(gone)
+            await self._environments.forget(gone)
+        for name in gone:
             log.info("environments and packages of %s are removed: its organization is gone", name)
-
-    async def sweep_origin(self) -> None:
-        """The origin, once; what has been of no use since the last time goes.
-
-        Raises CacheError of the blob store, StoreFailed of the database.
-        """
-        if (wanted := self._wanted()) is not None and (gone := await self._origin.sweep(wanted)):
-            log.info(
-                "%d manifests and %d blobs that no version names are removed from the origin",
-                len(gone.manifests),
-                len(gone.blobs),
-            )
+        self._compiled.forget(await self._owners())
 
 
 async def _repeat(sweep: Callable[[], Awaitable[None]], period_s: float) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 
+from hotplate.machine.access.metrics_check import MetricsReaders
 from hotplate.serving.gateway.admission.accepted_tokens import AcceptedTokens
 from hotplate.serving.gateway.admission.version_routes import with_versions
 from hotplate.serving.gateway.fleet.backup_keeper import BackupKeeper
@@ -62,6 +63,8 @@ class Gateway:
         self.tasks: TaskScheduler | None = None
         """The tasks that the control plane keeps; None = all tasks are with their replicas."""
         self.tokens = AcceptedTokens()
+        self.readers = MetricsReaders()
+        """Who may read the metrics, as the last table had it."""
         self._servers: dict[str, RouteServer] = {}
         self._ownerships: dict[str, Ownership] = {}
         """The ownership of each deployment, where there may be several gateways."""
@@ -109,6 +112,7 @@ class Gateway:
         if self._stopping:
             return
         self.tokens.install(table.tokens)
+        self.readers.install(table.readers)
         routes = with_versions(table.routes)
         named = {route.name for route in routes}
         removed = [name for name in self._servers if name not in named]

@@ -25,6 +25,7 @@ from hotplate.serving.gateway.compiled import is_used
 from hotplate.serving.gateway.fleet.discovery import RENDEZVOUS, rendezvous, shared_secret
 from hotplate.serving.gateway.fleet.membership import Fleet, process_of
 from hotplate.serving.gateway.limits import Limits
+from hotplate.serving.gateway.protocol.control_planes import ControlPlanes
 from hotplate.serving.gateway.sources.control_plane_link import ControlPlaneLink
 from hotplate.serving.gateway.sources.file_watch import RoutesWatch, keys_of
 from hotplate.serving.gateway.sources.last_table import TableFile
@@ -47,7 +48,7 @@ class Linked:
     """The routes come from a control plane."""
 
     control_plane: str
-    """Its address, http(s)://host:port."""
+    """Its address, http(s)://host:port; of several, of which one acts, with commas between."""
     token: str = field(repr=False)
     """The bearer token of this gateway there."""
     state_dir: Path
@@ -203,14 +204,15 @@ def _source(
 ) -> Source:
     if isinstance(source, Path):
         return RoutesWatch(gateway, source, move_admin)
-    client = ControlPlaneClient(url=source.control_plane, token=source.token)
+    planes = ControlPlanes(source.control_plane)
+    client = ControlPlaneClient(planes=planes, token=source.token)
     deliveries = Deliveries(client, source.state_dir / "tasks")
     gateway.tasks = TaskScheduler(gateway.server, client, deliveries)
     return ControlPlaneLink(
         gateway,
         TableFile(source.state_dir),
         reports,
-        url=source.control_plane,
+        planes=planes,
         token=source.token,
     )
 

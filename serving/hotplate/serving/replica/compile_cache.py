@@ -14,7 +14,9 @@ import os
 import platform
 import shutil
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from blake3 import blake3
@@ -48,11 +50,20 @@ def variables(folder: Path) -> dict[str, str]:
     }
 
 
-def key(organization: str, models: Iterable[str], environment: str, gpu: str) -> str:
-    """The key of compiled code: its organization, the manifests of its models, the digest of the
+@dataclass(frozen=True)
+class _Given:
+    """A replica's folder: whose it is, its key, and the files in it when it was looked at last."""
+
+    owner: str
+    key: str
+    names: frozenset[str]
+
+
+def key(owner: str, models: Iterable[str], environment: str, gpu: str) -> str:
+    """The key of compiled code: whose it is, the manifests of its models, the digest of the
     environment with all versions, the GPU's name, and the machine's architecture and C library."""
     machine = [platform.machine(), *platform.libc_ver()]
-    parts = [organization, sorted(models), environment, gpu, machine]
+    parts = [owner, sorted(models), environment, gpu, machine]
     return blake3(json.dumps(parts).encode()).hexdigest()
 
 
@@ -67,10 +78,9 @@ class CompileCache:
         shutil.rmtree(self._drafts, ignore_errors=True)  # of a process that was killed
         self._blobs = blobs
         self._agent = agent
-        self._given: dict[Path, tuple[str, frozenset[str]]] = {}
-        """The key of each replica's folder, and the files in it at the replica's start."""
+        self._given: dict[Path, _Given] = {}
 
-    async def take(self, key: str, folder: Path) -> None:
+    async def take(self, owner: str, key: str, folder: Path) -> None:
         """Fill a replica's cache with what was published; it stays empty if there is nothing."""
         await asyncio.to_thread(folder.mkdir)
         try:
@@ -79,47 +89,65 @@ class CompileCache:
                 if note is not None:
                     tree = await self._agent.tree(str(note["manifest"]), wait="view")
                     await asyncio.to_thread(_copy, Path(tree.root), folder)
-                    await asyncio.to_thread(self._use, key, str(note["manifest"]))
+                    await asyncio.to_thread(self._use, owner, key, str(note["manifest"]))
         except (CacheError, OSError, KeyError) as error:  # TimeoutError is an OSError
             log.warning("compiled code %s is not used: %r", key, error)
-        self._given[folder] = key, await aside(_names, folder)
+        self._given[folder] = _Given(owner, key, await aside(_names, folder))
 
     async def keep(self, folder: Path, *, ended: bool) -> None:
         """Publish a replica's cache if it has new files, in place of what was published. A folder
         that was not filled here is left alone."""
         if folder not in self._given:
             return
-        key, before = self._given.pop(folder) if ended else self._given[folder]
+        given = self._given.pop(folder) if ended else self._given[folder]
         try:
             names = await aside(_names, folder)
-            if not names <= before:
-                await aside_for_long(self._publish, key, folder)
+            if not names <= given.names:
+                await aside_for_long(self._publish, given, folder)
                 if not ended:
-                    self._given[folder] = key, names
+                    self._given[folder] = replace(given, names=names)
         except (CacheError, OSError, ValueError) as error:
             log.warning("compiled code of %s is not published: %s", folder, error)
 
     def manifests(self) -> set[str]:
         """The manifests that this node has last used or published."""
-        return {path.read_text(encoding="utf-8") for path in self._used.glob("*")}
+        return {_manifest_of(path) for path in self._used.glob("*")}
 
-    def _publish(self, key: str, folder: Path) -> None:
+    def notes(self) -> set[str]:
+        """The names of the notes that this node has last used or published."""
+        return {f"{_KIND}/{path.name}" for path in self._used.glob("*")}
+
+    def forget(self, owners: Set[str]) -> None:
+        """Have nothing kept here that others than these have used."""
+        for path in list(self._used.glob("*")):
+            with suppress(FileNotFoundError):
+                _, _, owner = path.read_text(encoding="utf-8").partition("\n")
+                if owner and owner not in owners:
+                    path.unlink()
+
+    def _publish(self, given: _Given, folder: Path) -> None:
         self._drafts.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=self._drafts) as draft:
+        with tempfile.TemporaryDirectory(dir=self._drafts) as draft, self._blobs.hold() as hold:
             with ForeignFolder.open(folder, PUBLISH_S) as theirs:
                 for name, fd in theirs.files(MOST_FILES, MOST_BYTES):
                     _copy_out(fd, Path(draft, name))
-            manifest = pack_tree(Path(draft), self._blobs)
-        self._blobs.put_note(f"{_KIND}/{key}", {"manifest": manifest.digest})
-        self._use(key, manifest.digest)
-        log.info("compiled code %s is published: %d bytes", key, manifest.size_bytes)
+            manifest = pack_tree(Path(draft), self._blobs, hold.renew)
+            note = {"manifest": manifest.digest, "organization": given.owner}
+            self._blobs.put_note(f"{_KIND}/{given.key}", note)
+        self._use(given.owner, given.key, manifest.digest)
+        log.info("compiled code %s is published: %d bytes", given.key, manifest.size_bytes)
 
-    def _use(self, key: str, manifest: str) -> None:
+    def _use(self, owner: str, key: str, manifest: str) -> None:
         self._used.mkdir(parents=True, exist_ok=True)
-        (self._used / key).write_text(manifest, encoding="utf-8")
+        (self._used / key).write_text(f"{manifest}\n{owner}", encoding="utf-8")
         used = sorted(self._used.iterdir(), key=lambda path: path.stat().st_mtime_ns)
         for path in used[:-KEYS_KEPT]:
             path.unlink(missing_ok=True)
+
+
+def _manifest_of(used: Path) -> str:
+    """Older versions have written no owner beside it."""
+    return used.read_text(encoding="utf-8").partition("\n")[0]
 
 
 def _names(folder: Path) -> frozenset[str]:

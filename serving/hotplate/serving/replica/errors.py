@@ -13,6 +13,7 @@ class EnvironmentFailed(PrepareFailed):
     """The environment could not be built: an unknown package, no such Python, no network …"""
 
     code = "environment_failed"
+    unbuilt = True
 
 
 class BentoUnusable(PrepareFailed):

@@ -15,7 +15,8 @@ import asyncio
 import logging
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,14 @@ STANDBY = "hotplate.serving.replica.inside.standby"
 TEMPLATE = "hotplate.serving.replica.inside.template"
 
 
+ApiAccess = Callable[[Workload, str], Mapping[str, str]]
+
+
+def no_access(workload: Workload, replica: str) -> Mapping[str, str]:
+    """Every replica asks with what its own variables say."""
+    return {}
+
+
 class BentoRuntime(Runtime):
     """Replicas of bentos on this node. `trees` is the folder of the node's agent; `payload` is a
     folder for our own files that replicas import."""
@@ -102,12 +111,16 @@ class BentoRuntime(Runtime):
         visible: Sequence[Path] | None = None,
         hubs: Hubs | None = None,
         secrets: SecretSource | None = None,
+        api_access: ApiAccess = no_access,
     ) -> None:
         """Without `compiled`, a replica's compiled code is not shared; without `hubs`, bentos may
         name the known hub only; without `secrets`, workloads get none. `visible` are the folders of
-        this machine's users that replicas see; None = all of them, as there is no isolation."""
+        this machine's users that replicas see; None = all of them, as there is no isolation.
+        `api_access` gives a replica, by its workload and id, the variables with which it asks
+        BentoCloud's API for deployments that it calls by name."""
         self._hubs = hubs or Hubs()
         self._secrets = secrets or NoSecrets()
+        self._api_access = api_access
         self._compiled = compiled
         self._visible = visible
         self._environments = environments
@@ -135,7 +148,11 @@ class BentoRuntime(Runtime):
             if isinstance(error, OSError) and is_full(error):
                 raise FilesUnavailable(full(error, folder), retry=True, no_room=True) from error
             raise error from None
-        return self._command(workload, folder, linked.result(), *made)
+        command = self._command(workload, folder, linked.result(), *made)
+        access = self._api_access(workload, replica)
+        if access.keys() & command.env.keys():
+            return command  # whoever names another API, or a key of their own, means that
+        return replace(command, env={**command.env, **access})
 
     async def phases(self, directory: str) -> Sequence[Phase]:
         """The phases that the process has recorded in its directory so far."""
@@ -189,7 +206,7 @@ class BentoRuntime(Runtime):
         for model in bento.hub_models:
             side_by_side.create_task(self._add_hub_model(model, folder))
         environment = await self._environments.ensure(
-            organization,
+            workload.owned_by,
             bento.folder,
             bento.image,
             build_variables(workload, bento.envs, building.env),
@@ -214,9 +231,9 @@ class BentoRuntime(Runtime):
     ) -> None:
         if self._compiled is not None:
             models = [model.manifest for model in workload.models]
-            organization, gpu = workload.key.organization, self._compiled.gpu
-            key = compiled_key(organization, models, environment.digest, gpu)
-            await self._compiled.take(key, folder / COMPILED)
+            owner, gpu = workload.owned_by, self._compiled.gpu
+            key = compiled_key(owner, models, environment.digest, gpu)
+            await self._compiled.take(owner, key, folder / COMPILED)
 
     async def _add_hub_model(self, model: HubUrl, folder: Path) -> None:
         """Put a hub's model where BentoML looks for it first, so that the hub may be down. If that

@@ -399,3 +399,15 @@ async def test_what_was_learnt_and_cannot_be_read_is_begun_anew(tmp_path: Path) 
 def test_a_wrong_setting_is_refused(wrong: dict[str, object], sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         StandbySettings(**wrong)  # type: ignore[arg-type]  # that is what is tested
+
+
+async def test_of_an_organization_that_is_gone_no_standby_stays(tmp_path: Path) -> None:
+    async with running(tmp_path, warm()) as engine:
+        await engine.scale(workload("a"), 1)
+        await until(engine, states(S.READY))
+        await pool(engine, ready(1))
+        (view,) = engine.standbys.views()
+        engine.standbys.forget(["another"])
+        assert engine.standbys.views() == [view]
+        engine.standbys.forget([workload("a").key.organization])
+        assert engine.standbys.views() == []

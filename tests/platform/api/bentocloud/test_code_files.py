@@ -102,8 +102,33 @@ async def test_only_code_spaces_have_files_and_only_they_run_such_bentos(cloud: 
     await cloud.call("POST", "/api/v2/deployments", {"name": "other", "bento": "packed:v1"})
     with pytest.raises(Refused, match="no code space"):
         await cloud.call("GET", "/api/v2/deployments/other/files")
-    listed = await cloud.call("GET", "/api/v2/deployments?q=is:dev")
-    assert [item["name"] for item in listed["items"]] == ["space"]
+
+
+async def test_code_spaces_are_listed_alone_with_their_manifests(cloud: Cloud) -> None:
+    await cloud.make_code_space("second")
+    await cloud.push_bento("packed")
+    await cloud.call("POST", "/api/v2/deployments", {"name": "other", "bento": "packed:v1"})
+
+    async def listed(query: str) -> tuple[list[str], int]:
+        found = await cloud.call("GET", f"/api/v2/deployments?q=is:dev{query}")
+        for item in found["items"]:
+            assert item["latest_revision"]["targets"][0]["bento"]["manifest"]["dev"]
+        return [item["name"] for item in found["items"]], found["total"]
+
+    assert await listed("") == (["second", "space"], 2)
+    assert await listed("&count=1") == (["second"], 2)
+    assert await listed("&start=1&count=3") == (["space"], 2)
+    assert await listed("+spa") == (["space"], 1)
+    assert await listed("+label:a=b") == ([], 0)
+
+
+async def test_a_list_says_of_its_items_what_is_a_code_space(cloud: Cloud) -> None:
+    """`bentoml code --cluster` sends no `is:dev`, and goes by that."""
+    await cloud.push_bento("packed")
+    await cloud.call("POST", "/api/v2/deployments", {"name": "other", "bento": "packed:v1"})
+    listed = (await cloud.call("GET", "/api/v2/deployments?cluster=default"))["items"]
+    shown = {item["name"]: item["manifest"] for item in listed}
+    assert shown == {"other": None, "space": {"dev": True}}
 
 
 async def test_a_terminated_code_space_takes_no_files(cloud: Cloud) -> None:

@@ -343,6 +343,7 @@ async def test_lists_are_filtered_by_words_and_paged(cloud: Cloud) -> None:
     assert await names("q=echo:v") == ["per", "blue-1", "red-2", "red-1"]
     assert await names("q=label:stage=test") == ["red-1"]
     assert await names("q=label:stage=test+label:stage=other") == []
+    assert await names("q=label:stage=other+label:stage=test") == []
     assert await names("q=label:stage=te") == []
     assert await names("search=blue") == ["blue-1"]
     assert await names("search=%25") == await names("search=_") == []

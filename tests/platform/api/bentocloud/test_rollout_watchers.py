@@ -13,13 +13,14 @@ from aiohttp import ClientWebSocketResponse, WSMsgType, WSServerHandshakeError
 from aiohttp.test_utils import TestServer
 
 from hotplate.cache.store.blobs import BlobStore
+from hotplate.deploy.process.logfile import trim
 from hotplate.platform.api.web.settings import ApiSettings
 from hotplate.platform.application import make_app
 from hotplate.platform.controller.interface import Rollout
 from hotplate.platform.store.parts import Store
 from tests.support.control_plane.cloud import Cloud
 from tests.support.control_plane.controller_fake import FakeController
-from tests.support.patience import PATIENCE_S
+from tests.support.patience import PATIENCE_S, until
 
 ONE = "/api/v2/deployments/echo"
 STOCK = {"X-Bentoml-Version": "1.4.39"}
@@ -112,6 +113,28 @@ async def test_a_roll_out_that_nothing_holds_up_is_waited_for(
     assert await asking == "running"
 
 
+async def test_a_build_answers_the_first_question_and_its_end_the_next(
+    store: Store, blobs: BlobStore, controller: FakeController, tmp_path: Path
+) -> None:
+    long = ApiSettings(outcome_wait_s=59, held_up_s=59)
+    app = make_app(store, blobs, controller, long)
+    async with TestServer(app) as server, Cloud(server, store) as cloud:
+        await cloud.push_bento()
+        controller.goes_on(Rollout("it is starting"))
+        await cloud.deploy()
+        asking = asyncio.create_task(status(cloud))
+        await until(lambda: len(controller.asked) > 1)
+        assert not asking.done()
+        built = str(tmp_path / "build.log")
+        controller.goes_on(Rollout("it is built", build_logs=(built,), held_up=True))
+        assert await asking == "image-building"
+        asking, before = asyncio.create_task(status(cloud)), len(controller.asked)
+        await until(lambda: len(controller.asked) > before + 1)
+        assert not asking.done()
+        await ends(controller)
+        assert await asking == "running"
+
+
 async def test_a_failure_is_in_the_log_before_it_is_the_status(
     cloud: Cloud, controller: FakeController
 ) -> None:
@@ -150,11 +173,12 @@ async def test_the_answer_that_ends_the_clients_reading_waits_until_all_is_read(
     assert await asking == "failed"
 
 
-async def test_a_build_is_a_status_of_its_own_for_everybody(
+async def test_a_build_is_a_status_of_its_own_and_its_log_comes_from_its_first_line(
     cloud: Cloud, controller: FakeController, tmp_path: Path
 ) -> None:
     built = tmp_path / "build.log"
-    built.write_text("one\ntwo\nthree k\N{CHEESE WEDGE}\n" * 20_000)
+    whole = "one\ntwo\nthree k\N{CHEESE WEDGE}\n" * 20_000
+    built.write_text(whole)
     controller.goes_on(Rollout("it is built", build_logs=(str(built),), held_up=True))
     await cloud.deploy()
     await controller.settled()
@@ -164,8 +188,10 @@ async def test_a_build_is_a_status_of_its_own_for_everybody(
     following = asyncio.create_task(follow(cloud))
     async with cloud.http.ws_connect(TAIL + "echo/builder") as socket:
         await socket.send_json(ASKED)
-        await socket.receive_json()
-        assert await piece(socket) == "two\nthree k\N{CHEESE WEDGE}\n", "the last two, as it asked"
+        text = ""
+        while not text.endswith("hotplate: it is built\n" + whole):
+            said = await socket.receive_json()
+            text += "".join(base64.b64decode(item).decode() for item in said["payload"]["items"])
         with built.open("a") as file:
             file.write("four")
         assert await piece(socket) == "four"
@@ -186,7 +212,7 @@ async def test_of_two_deployments_of_a_bento_the_one_asked_for_last_comes_first(
 
 
 async def test_replicas_are_pods_whose_logs_can_be_followed(
-    cloud: Cloud, controller: FakeController
+    cloud: Cloud, controller: FakeController, tmp_path: Path
 ) -> None:
     await cloud.deploy()
     await cloud.call("GET", ONE)
@@ -197,12 +223,39 @@ async def test_replicas_are_pods_whose_logs_can_be_followed(
     labels = replica["labels"]
     assert labels["yatai.ai/bento-function-component-type"] == "api-server"
     assert (replica["status"]["phase"], replica["runner_name"]) == ("Running", "Echo")
-    controller.lines = ["one", "two \x1b[31m", "three"]
+    file = controller.log_files["r-1"] = tmp_path / "log"
+    file.write_text("one\ntwo \x1b[31m\nthree\n")
     async with cloud.http.ws_connect(TAIL + replica["name"]) as socket:
         await socket.send_json(ASKED)
         assert await piece(socket) == "two \nthree\n"
         controller.replicas = []
         assert await log(socket) == ("", "EOF")
+
+
+async def test_a_replica_s_log_is_whole_to_its_last_line_and_ends_with_the_replica(
+    cloud: Cloud, controller: FakeController, tmp_path: Path
+) -> None:
+    await cloud.deploy()
+    await cloud.call("GET", ONE)
+    controller.replicas = [{"id": "r-1", "service": "Echo", "state": "ready", "reason": ""}]
+    file = controller.log_files["r-1"] = tmp_path / "log"
+    file.write_text("begun\n")
+    async with cloud.http.ws_connect(TAIL + "echo/r-1") as socket:
+        await socket.send_json(ASKED)
+        assert await piece(socket) == "begun\n"
+        # More at once than the client asked for at first, all alike, and a character in two.
+        printed = "tick k\N{CHEESE WEDGE}\n" * 2000
+        half = len(printed.encode()) - 3
+        with file.open("ab") as log_file:
+            log_file.write(printed.encode()[:half])
+        text = await piece(socket)
+        trim(file, max_bytes=10_000, kept_bytes=6000)  # as it is cut when it grows too long
+        with file.open("ab") as log_file:
+            log_file.write(printed.encode()[half:] + b"last words\n")
+        file.rename(tmp_path / "ended.log")
+        controller.replicas = []
+        rest, end = await log(socket)
+    assert (text + rest, end) == (printed + "last words\n", "EOF")
 
 
 async def test_logs_are_asked_for_with_a_token_and_are_the_organizations_own(

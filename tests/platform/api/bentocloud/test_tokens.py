@@ -10,8 +10,9 @@ import pytest
 from hotplate.platform.control_plane import keep_token
 from hotplate.platform.errors import CannotStart
 from hotplate.platform.spec.scopes import API, ENDPOINT
-from hotplate.platform.store.identities import ADMIN, ORGANIZATION
+from hotplate.platform.store.identities import ADMIN
 from hotplate.platform.store.parts import Store
+from hotplate.platform.store.records import ORGANIZATION
 from hotplate.platform.store.tokens import CALLERS, token_digest
 from hotplate.serving.gateway.protocol.routes import AcceptedToken
 from tests.support.control_plane.cloud import Cloud, Refused

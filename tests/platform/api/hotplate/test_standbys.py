@@ -36,8 +36,8 @@ from hotplate.platform.errors import BadSetting
 from hotplate.platform.settings import overlaid
 from hotplate.platform.spec.scopes import API
 from hotplate.platform.store.audit import ACTOR, Actor, AuditFilter
-from hotplate.platform.store.identities import ADMIN, ORGANIZATION
-from hotplate.platform.store.records import MemberRole
+from hotplate.platform.store.identities import ADMIN
+from hotplate.platform.store.records import ORGANIZATION, MemberRole
 from tests.support.control_plane.quick_store import QuickStore
 from tests.support.patience import PATIENCE_S
 

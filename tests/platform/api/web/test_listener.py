@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gzip
 import json
 import logging
@@ -12,7 +13,10 @@ import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
 
+import psutil
 import pytest
 
 from hotplate.cache.store.blobs import BlobStore
@@ -20,7 +24,10 @@ from hotplate.platform.api.web.connection import ConnectionLimits
 from hotplate.platform.api.web.listener import ApiListener
 from hotplate.platform.api.web.settings import ApiSettings
 from hotplate.platform.application import make_app
+from hotplate.platform.store.artifacts import ArtifactDraft
+from hotplate.platform.store.deployments import RevisionDraft
 from hotplate.platform.store.parts import Store
+from hotplate.platform.store.records import Kind
 from tests.support.control_plane.cloud import MODEL_MANIFEST, tar_of, versions
 from tests.support.control_plane.controller_fake import FakeController
 from tests.support.gateway.callers import Caller
@@ -68,9 +75,12 @@ class Door:
 
 @asynccontextmanager
 async def opened(
-    store: Store, blobs: BlobStore, limits: ConnectionLimits = LIMITS
+    store: Store,
+    blobs: BlobStore,
+    limits: ConnectionLimits = LIMITS,
+    controller: FakeController | None = None,
 ) -> AsyncIterator[Door]:
-    controller = FakeController(store)
+    controller = controller or FakeController(store)
     app = make_app(store, blobs, controller, ApiSettings(body_s=BODY_S, body_idle_s=BODY_S))
     listener = ApiListener(app, limits)
     user = store.identities.ensure_user("acme", "ada", "ada@example.com")
@@ -96,6 +106,10 @@ async def door(
 
 
 POST = "/api/v1/bento_repositories"
+WEB_SOCKET = (
+    b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+)
 MALFORMED = {
     "no http": (b"\x16\x03\x01\x02\r\n\r\n", 400),
     "both lengths": (
@@ -106,6 +120,8 @@ MALFORMED = {
     "a NUL": (b"GET /\0 HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
     "3000 headers": (b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 3000 + b"\r\n", 400),
     "a header of 1 MB": (b"GET / HTTP/1.1\r\nX: " + b"a" * (1 << 20) + b"\r\n\r\n", 431),
+    "a header of 64 KB": (b"GET / HTTP/1.1\r\nX: " + b"a" * (64 << 10) + b"\r\n\r\n", 431),
+    "a name of 10,000": (b"GET /api/v2/deployments/" + b"a" * 10_000 + b" HTTP/1.1\r\n\r\n", 431),
     "a target of 1 MB": (b"GET /" + b"a" * (1 << 20) + b" HTTP/1.1\r\n\r\n", 431),
 }
 
@@ -222,8 +238,71 @@ async def test_a_caller_that_does_not_read_its_answer_is_cut_off(door: Door) -> 
         await loop.sock_connect(sock, ("127.0.0.1", door.port))
         await loop.sock_sendall(sock, door.head("GET", f"{path}/download"))
         assert await loop.sock_recv(sock, 12) == b"HTTP/1.1 200"
-        held = descriptors()
-        await until(lambda: descriptors() < held)
+        assert callers_of(door) > 0
+        await until(lambda: callers_of(door) == 0)
+
+
+async def test_a_json_body_of_100_mb_is_refused_before_it_is_kept(door: Door) -> None:
+    caller = await door.caller()
+    caller.send_raw(door.head("POST", POST, b"Content-Length: %d\r\n" % (100 << 20)) + b'{"a": "')
+    answer = await caller.answer()
+    assert answer.status == 413
+    assert answer.error["message"].startswith(
+        "body: it has 104857600 bytes or more (limit 16777216)"
+    )
+    caller = await door.caller()
+    caller.send_raw(door.head("POST", POST, b"Transfer-Encoding: chunked\r\n"))
+    with contextlib.suppress(ConnectionError):
+        for _ in range(
+            17
+        ):  # one too many, all of it within the time in which the rest is thrown away
+            caller.send_raw(b"100000\r\n" + b" " * (1 << 20) + b"\r\n")
+            await caller.writer.drain()
+    answer = await caller.answer()
+    assert (answer.status, answer.error["code"]) == (413, "request_entity_too_large")
+
+
+class EndlessLog(FakeController):
+    """A replica's, of which there is more whenever it is looked at."""
+
+    def __init__(self, store: Store, log: Path) -> None:
+        super().__init__(store)
+        log.touch()
+        self.log_files["r"] = log
+        self.replicas = [{"id": "r", "service": "Echo", "state": "ready", "reason": ""}]
+        self.looks = 0
+
+    def live(self, deployment_id: int) -> dict[str, Any]:
+        self.looks += 1
+        with self.log_files["r"].open("a") as log:
+            log.write(f"{self.looks}".ljust(1 << 20))
+        return super().live(deployment_id)
+
+
+async def test_a_socket_that_is_never_read_is_cut_off_and_nothing_piles_up(
+    store: Store, blobs: BlobStore, tmp_path: Path
+) -> None:
+    controller = EndlessLog(store, tmp_path / "log")
+    async with opened(store, blobs, controller=controller) as door:
+        ada = store.identities.ensure_user("acme", "ada", "ada@example.com")
+        store.artifacts.ensure_repository(ada.organization.id, Kind.BENTO, "echo", "")
+        draft = ArtifactDraft("v1")
+        bento = store.artifacts.create(ada.organization.id, Kind.BENTO, "echo", draft)
+        store.deployments.create(ada, "echo", RevisionDraft(bento.id, {}))
+        handshake = door.head("GET", "/ws/v1/clusters/default/tail?pod_name=echo/r", WEB_SOCKET)
+        asked = json.dumps({"payload": {}}).encode()
+        with socket.socket() as sock:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            sock.setblocking(False)
+            loop = asyncio.get_running_loop()
+            await loop.sock_connect(sock, ("127.0.0.1", door.port))
+            await loop.sock_sendall(sock, handshake)
+            assert await loop.sock_recv(sock, 12) == b"HTTP/1.1 101"
+            no_mask = bytes(4)
+            await loop.sock_sendall(sock, bytes((0x81, 0x80 | len(asked))) + no_mask + asked)
+            await until(lambda: controller.looks > 1)
+            await until(lambda: callers_of(door) == 0)
+        assert controller.looks <= 10, "no more than what the system's buffers take"
 
 
 async def test_a_caller_that_reads_slowly_gets_its_whole_answer(door: Door) -> None:
@@ -267,6 +346,12 @@ async def registered(door: Door) -> str:
         caller.send_raw(door.head("POST", path, b"Content-Length: %d\r\n" % len(data)) + data)
         assert (await caller.answer()).status == 200
     return f"{versions('model', 'big')}/v1"
+
+
+def callers_of(door: Door) -> int:
+    """How many connections it holds."""
+    held = psutil.Process().net_connections("tcp")
+    return sum(bool(one.raddr) and one.laddr.port == door.port for one in held)
 
 
 def descriptors() -> int:

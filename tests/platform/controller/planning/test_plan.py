@@ -323,6 +323,14 @@ def test_a_start_fails_after_its_attempts_or_its_time(
         assert verdict.reason == f"service 'Echo' cannot start: exited (attempt {attempts})"
 
 
+@pytest.mark.parametrize("unbuilt", [True, False])
+def test_a_revision_that_cannot_be_built_says_that_it_was_the_build(unbuilt: bool) -> None:
+    ended = replica("a", 1, ReplicaState.FAILED, reason="no such package", unbuilt=unbuilt)
+    verdict = plan(observed(deployment(NEW, None), ended)).verdict
+    assert verdict is not None
+    assert verdict.unbuilt is unbuilt
+
+
 def test_a_start_has_exactly_its_time() -> None:
     limit_s = service(1).workload.cold_start_timeout_s
     for age_s, fails in ((limit_s, False), (limit_s + 1, True)):

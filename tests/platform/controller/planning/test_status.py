@@ -189,6 +189,21 @@ def test_a_roll_out_that_has_ended_says_how() -> None:
     status, sentence = status_of(now, broken, {key(1): 1})
     assert status == "failed"
     assert sentence.startswith("revision 1: it is broken; fix that and deploy again")
+    unbuilt = replace(broken, unbuilt=True)
+    assert status_of(now, unbuilt, {key(1): 1}) == ("image-build-failed", sentence)
     failed = replace(revision(2, RolloutOutcome.FAILED), reason="it was broken")
     status, sentence = told(observed(deployment(failed, revision(1)), at("a", READY)))
     assert (status, "revision 2: it was broken" in sentence) == ("failed", True)
+    kept = replace(deployment(failed, revision(1)), status="image-build-failed")
+    assert told(observed(kept, at("a", READY))) == ("image-build-failed", sentence)
+
+
+@pytest.mark.parametrize("state", [READY, STARTING, BACKOFF])
+def test_a_deployment_that_it_names_and_that_cannot_be_called_is_told_with_any_status(
+    state: ReplicaState,
+) -> None:
+    sentence = "it calls the deployment 'b', which does not exist: deploy it"
+    for of in (ROLLED_OUT, ROLLING_OUT):
+        now = observed(of, at("a", state, "why"))
+        status, reason = told(now)
+        assert told(replace(now, uncallable=sentence)) == (status, f"{reason}; {sentence}")

@@ -8,6 +8,7 @@ import pytest
 
 from hotplate.autoscaler.sharing.allocation import NO_QUOTA, Quota
 from hotplate.deploy.sandbox.isolation import Isolation
+from hotplate.deploy.sandbox.launcher import instructions
 from hotplate.platform.controller.planning.tenancy import Tenancy
 from hotplate.platform.local_node import tenancy_of
 from hotplate.platform.settings import PlatformSettings
@@ -48,6 +49,28 @@ def test_who_says_that_organizations_trust_each_other_is_believed() -> None:
     assert isolation.refusal
     assert tenancy_of(isolation.missing, PlatformSettings()).missing == isolation.refusal
     assert tenancy_of(isolation.missing, PlatformSettings(trust_organizations=True)) == Tenancy()
+
+
+@pytest.mark.parametrize("wall", instructions.WALLS)
+def test_each_wall_that_is_missing_keeps_a_second_organization_away(wall: str) -> None:
+    isolation = Isolation()
+    isolation.refusals = {wall: "the kernel refuses it"}
+    tenancy = tenancy_of(isolation.missing, PlatformSettings())
+    assert f"{wall}: the kernel refuses it" in tenancy.refusal("umbrella", ["acme"])
+
+
+async def test_a_second_organization_is_not_made_where_one_is_served(
+    cloud: Cloud, store: Store, controller: FakeController
+) -> None:
+    controller.tenancy = OPEN
+    made = Cloud(cloud.server, store, "default", name="root", operator=True)
+    async with made as operator:
+        await operator.call("POST", "/api/v1/hotplate/organizations", {"name": "early"})
+        await cloud.push_bento()
+        await cloud.deploy("first")
+        with pytest.raises(Refused, match=r"unshare.*trust_organizations = true") as refused:
+            await operator.call("POST", "/api/v1/hotplate/organizations", {"name": "late"})
+        assert (refused.value.status, refused.value.code) == (403, "alone")
 
 
 async def test_a_deployment_of_a_second_organization_is_refused(

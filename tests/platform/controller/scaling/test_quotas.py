@@ -21,9 +21,9 @@ from hotplate.platform.errors import NotFound, QuotaExceeded
 from hotplate.platform.store.artifacts import ArtifactDraft
 from hotplate.platform.store.database import Database
 from hotplate.platform.store.deployments import RevisionDraft
-from hotplate.platform.store.identities import ADMIN, ORGANIZATION
+from hotplate.platform.store.identities import ADMIN
 from hotplate.platform.store.parts import Store
-from hotplate.platform.store.records import Deployment, Kind
+from hotplate.platform.store.records import ORGANIZATION, Deployment, Kind
 from hotplate.serving.gateway.protocol.routes import RouteDemand
 from tests.support.control_plane.cloud import MANIFEST as CLOUD_MANIFEST
 from tests.support.control_plane.cloud import Cloud, Refused

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from hashlib import sha256
 
 import aiohttp
 import pytest
 
+from hotplate.machine.access.metrics_reader import MetricsReader
 from hotplate.serving.gateway.admin.endpoints import Admin
 from hotplate.serving.gateway.all_routes import Gateway
 from hotplate.serving.gateway.limits import Limits
+from hotplate.serving.gateway.protocol.routes import RouteTable
 
 PATHS = ("/healthz", "/metrics", "/deployments/chat/queue", "/nothing")
 Ask = Callable[..., "aiohttp.client._RequestContextManager"]
@@ -55,6 +58,18 @@ async def test_metrics_have_a_token_of_their_own_or_are_open() -> None:
         assert await statuses(ask) == [200, 200, 401, 401]
     async with admin("secret", "") as ask:
         assert await statuses(ask) == [200, 401, 401, 401]
+
+
+async def test_a_token_of_the_last_table_reads_the_metrics() -> None:
+    gateway = Gateway(Limits())
+    readers = (MetricsReader(sha256(b"acmes").hexdigest(), organization="acme"),)
+    listener = Admin(gateway, dict, "secret")
+    port = await listener.listen("127.0.0.1:0")
+    async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
+        for version, known, status in ((1, readers, 200), (2, (), 401)):
+            await gateway.apply(RouteTable(version, readers=known))
+            assert await statuses(session.get, **bearer("acmes")) == [200, status, 401, 401]
+    await listener.close()
 
 
 async def test_a_gateway_alone_without_a_token_answers_this_machine() -> None:

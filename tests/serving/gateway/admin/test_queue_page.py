@@ -4,8 +4,9 @@ import asyncio
 from typing import Any, Final
 
 import pytest
+from prometheus_client import generate_latest
 
-from hotplate.serving.gateway.admin.metrics import exposition, registry_of
+from hotplate.serving.gateway.admin.metrics import registry_of
 from hotplate.serving.gateway.admin.queue_page import describe
 from tests.support.gateway.backends import Connection, Request
 from tests.support.gateway.callers import Caller
@@ -124,7 +125,7 @@ async def test_organizations_take_turns_and_urgent_requests_go_first(kitchen: Ki
         before = kitchen.server.queue.queued
         await kitchen.send(target, **headers)
         await until(lambda: kitchen.server.queue.queued == before + 1)  # noqa: B023
-    text = exposition(registry_of(lambda: kitchen.gateway.servers)).decode()
+    text = generate_latest(registry_of(lambda: kitchen.gateway.servers)).decode()
     gauge = "hotplate_gateway_organization_queued_requests"
     assert f'{gauge}{{organization="acme",route="acme/echo"}} 3.0' in text
     assert f'{gauge}{{organization="other",route="acme/echo"}} 2.0' in text

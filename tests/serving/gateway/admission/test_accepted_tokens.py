@@ -6,7 +6,10 @@ import hashlib
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
+
 from hotplate.serving.gateway.admission.accepted_tokens import USE_S, AcceptedTokens
+from hotplate.serving.gateway.protocol.headers import REPLICA_KEY
 from hotplate.serving.gateway.protocol.routes import AcceptedToken, RouteTable
 from tests.support.gateway.kitchen import Kitchen
 
@@ -34,6 +37,14 @@ def test_a_token_is_good_for_its_organization_its_deployment_and_its_time() -> N
     assert not tokens.admits("acme", "chat", "brief", 100.0)
     assert not tokens.admits("acme", "chat", "theirs", 0.0)
     assert not tokens.admits("nowhere", "chat", "all", 0.0)
+
+
+def test_one_may_be_good_for_several_deployments() -> None:
+    tokens = AcceptedTokens()
+    both = AcceptedToken("key", deployment="one"), AcceptedToken("key", deployment="other")
+    tokens.install({"acme": both})
+    for name, good in (("one", True), ("other", True), ("third", False)):
+        assert tokens.admits("acme", name, "key", 0.0) is good
 
 
 def test_it_is_said_of_each_that_it_was_used_but_not_every_time() -> None:
@@ -84,3 +95,14 @@ async def test_a_route_of_an_organization_without_tokens_lets_nobody_in(kitchen:
     await table(kitchen)
     assert (await kitchen.ask("/x", authorization="Bearer any")).status == 401
     assert (await kitchen.ask("/x")).status == 401
+
+
+@pytest.mark.parametrize("scheme", ["Bearer ", "bearer   "])
+async def test_a_replica_s_key_is_for_gateways_alone_where_anybody_may_call(
+    kitchen: Kitchen, scheme: str
+) -> None:
+    await kitchen.serve(replicas=(kitchen.replica(),))
+    caller = await kitchen.caller()
+    for sent, passed_on in ((f"{scheme}{REPLICA_KEY}a.b", None), ("Bearer mine", "Bearer mine")):
+        assert (await caller.ask("/x", authorization=sent)).status == 200
+        assert kitchen.backend.requests[-1].headers.get("authorization") == passed_on

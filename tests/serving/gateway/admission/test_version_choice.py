@@ -94,6 +94,34 @@ def test_a_query_is_read_as_a_replica_reads_it() -> None:
         assert choice.of(request_of(f"/y?user={escaped}")) == expected
 
 
+@pytest.mark.parametrize(
+    ("target", "read"),
+    [
+        ("/x?user%20id=%C3%A9", "é"),
+        ("/x?user+id=%C3%A9", "é"),
+        ("/x?user%20id=a+b", "a b"),
+        ("/x?user%20id=a%2Bb%26c%3Dd", "a+b&c=d"),
+        ("/x?user%20id=%ff", "\ufffd"),
+        ("/x?user%20id=" + "%41" * 2700, "A" * 2700),
+    ],
+)
+def test_what_is_escaped_in_a_query_is_one_value(target: str, read: str) -> None:
+    half = point_of(read.encode())
+    for weight, version in ((half + 1e-9, "next"), (half, MAIN)):
+        route = route_of({"next": weight}, route_type=RouteType.QUERY, route_by="user id")
+        assert VersionChoice(route).of(request_of(target)) == version
+
+
+@pytest.mark.parametrize("written", ["X-User", "x-user", "X-USER"])
+def test_a_field_has_its_value_whatever_its_case_and_however_long(written: str) -> None:
+    for value in ("a", "A", "x" * 8192, "\xe9 b"):
+        half = point_of(value.encode("latin-1"))
+        for weight, version in ((half + 1e-9, "next"), (half, MAIN), (100, "next"), (0, MAIN)):
+            route = route_of({"next": weight}, route_type=RouteType.HEADER, route_by=written)
+            for sent in ("x_user", "X_USER", "X_uSer"):
+                assert VersionChoice(route).of(request_of(**{sent: value})) == version
+
+
 @pytest.mark.parametrize("kind", [RouteType.HEADER, RouteType.QUERY])
 def test_without_a_value_it_is_main(kind: str) -> None:
     choice = VersionChoice(route_of({"next": 100}, route_type=kind, route_by="user"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from hotplate.machine.access.metrics_reader import MetricsReader
 from hotplate.serving.gateway.protocol.routes import (
     DemandReport,
     ReplicaRoute,
@@ -27,12 +28,14 @@ def test_versions_survive_the_wire() -> None:
         route_type=RouteType.HEADER,
         route_by="X-User",
     )
-    table = RouteTable(3, (public, Route(NEXT.route, "", 0)))
+    readers = (MetricsReader("ab12", 1.5, "acme"), MetricsReader("cd34"))
+    table = RouteTable(3, (public, Route(NEXT.route, "", 0)), readers=readers)
     assert RouteTable.from_json(json.loads(json.dumps(table.to_json()))) == table
 
 
 def test_a_table_that_knows_no_versions_is_read() -> None:
     data = json.loads(json.dumps(RouteTable(3, (Route("acme/echo", "127.0.0.1", 7100),)).to_json()))
+    del data["readers"], data["tokens"]
     for key in ("versions", "route_type", "route_by"):
         del data["routes"][0][key]
     (route,) = RouteTable.from_json(data).routes

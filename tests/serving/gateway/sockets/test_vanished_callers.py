@@ -6,8 +6,9 @@ import asyncio
 import socket
 
 import pytest
+from prometheus_client import generate_latest
 
-from hotplate.serving.gateway.admin.metrics import exposition, registry_of
+from hotplate.serving.gateway.admin.metrics import registry_of
 from hotplate.serving.gateway.sockets.dead_peers import KEEPALIVE, has_hung_up, keep_taking
 from tests.support.gateway.backends import SWITCH, Connection, Request
 from tests.support.gateway.callers import Caller
@@ -48,7 +49,7 @@ async def test_callers_that_vanish_one_after_the_other_all_have_their_handshake(
     demand = kitchen.server.demand()
     assert (demand.in_flight, demand.queued, demand.busy) == (0, 0, {})
     assert demand.abandoned == {"r1": 6}
-    metrics = exposition(registry_of(lambda: [kitchen.server])).decode()
+    metrics = generate_latest(registry_of(lambda: [kitchen.server])).decode()
     assert 'hotplate_gateway_abandoned_handlers{route="acme/echo"} 6.0' in metrics
     kitchen.backend.gate.set()
     await until(lambda: not kitchen.server.demand().abandoned)

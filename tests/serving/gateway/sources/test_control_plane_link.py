@@ -7,7 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
+from hotplate.serving.gateway.protocol.control_planes import LEADER_FIELD, ControlPlanes
 from hotplate.serving.gateway.protocol.routes import ReplicaRoute, RouteDemand, RouteTable
 from hotplate.serving.gateway.sources.control_plane_link import ControlPlaneLink
 from hotplate.serving.gateway.sources.last_table import TableFile
@@ -23,6 +26,9 @@ async def file(tmp_path: Path) -> TableFile:
     return TableFile(tmp_path / "state")
 
 
+NOBODY = "http://127.0.0.1:1"
+
+
 @pytest.fixture
 def no_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is reported is reported at once, or not within a test's life."""
@@ -33,7 +39,8 @@ def no_batch(monkeypatch: pytest.MonkeyPatch) -> None:
 async def link(
     kitchen: Kitchen, plane: ControlPlane, file: TableFile
 ) -> AsyncIterator[ControlPlaneLink]:
-    link = ControlPlaneLink(kitchen.gateway, file, kitchen.reports, url=plane.url, token=TOKEN)
+    planes = ControlPlanes(f"{NOBODY},{plane.url}")  # the first one does not answer
+    link = ControlPlaneLink(kitchen.gateway, file, kitchen.reports, planes=planes, token=TOKEN)
     running = asyncio.create_task(link.run())
     await until(lambda: plane.reports)
     yield link
@@ -50,6 +57,34 @@ async def test_a_table_is_applied_acknowledged_and_kept(
     await until(lambda: plane.reports[-1].version == 7)
     assert (await kitchen.ask("/schema.json")).body == b'{"v": 7}'
     assert file.load() == RouteTable(7, (route,))
+
+
+async def test_the_line_follows_the_control_plane_that_answers(
+    kitchen: Kitchen, plane: ControlPlane, link: ControlPlaneLink
+) -> None:
+    before = len(plane.reports)
+    await plane.stop()
+    await until(lambda: not kitchen.reports.connected)
+    await plane.start()  # each is tried in its turn
+    await until(lambda: len(plane.reports) > before)
+
+
+async def test_the_line_goes_where_one_that_waits_says_that_another_acts(
+    kitchen: Kitchen, plane: ControlPlane, file: TableFile
+) -> None:
+    async def turn_away(_: web.Request) -> web.Response:
+        return web.Response(status=421, headers={LEADER_FIELD: plane.url})
+
+    waiting = web.Application()
+    waiting.router.add_get("/internal/gateway", turn_away)
+    async with TestServer(waiting) as server:
+        planes = ControlPlanes(str(server.make_url("/")))
+        link = ControlPlaneLink(kitchen.gateway, file, kitchen.reports, planes=planes, token=TOKEN)
+        running = asyncio.create_task(link.run())
+        await until(lambda: plane.reports)
+        assert planes.url == plane.url
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
 
 
 async def test_an_older_table_is_ignored_and_answered_with_the_version_in_force(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hotplate.serving.gateway.protocol.control_planes import ControlPlanes
 from hotplate.serving.gateway.tasks.control_plane_client import ControlPlaneClient
 from hotplate.serving.gateway.tasks.deliveries import Deliveries
 from hotplate.serving.gateway.tasks.scheduler import TaskScheduler
@@ -49,7 +50,9 @@ class Hall:
     async def begin(self) -> None:
         """Begins to run tasks, as a gateway's process does."""
         gateway = self.kitchen.gateway
-        self.client = ControlPlaneClient(url=self.keeper.url, token=self.keeper.token)
+        self.client = ControlPlaneClient(
+            planes=ControlPlanes(self.keeper.url), token=self.keeper.token
+        )
         deliveries = Deliveries(self.client, self.folder)
         self.tasks = gateway.tasks = TaskScheduler(gateway.server, self.client, deliveries)
         await self.kitchen.serve(tasks=("/job",))

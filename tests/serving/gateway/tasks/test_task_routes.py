@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+from hotplate.serving.gateway.protocol.headers import REPLICA_KEY
 from tests.serving.gateway.tasks.task_hall import Hall
 from tests.serving.gateway.tasks.task_keeper import Kept
 from tests.support.patience import until
@@ -112,3 +113,11 @@ async def test_a_fault_at_a_call_of_a_task_is_answered(hall: Hall) -> None:
     answer = await hall.ask("status?task_id=1")
     assert (answer.status, answer.error["code"]) == (503, "tasks_away")
     assert "the gateway failed at this call" in answer.error["message"]
+
+
+async def test_a_replica_s_key_is_not_kept_with_its_task(hall: Hall) -> None:
+    await hall.kitchen.wake()
+    for sent, kept in ((f"Bearer {REPLICA_KEY}a.b", False), ("Bearer mine", True)):
+        task = await hall.submit(authorization=sent)
+        await hall.ended(task)
+        assert (sent.encode() in hall.kept(task).head) is kept

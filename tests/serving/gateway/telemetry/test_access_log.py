@@ -6,8 +6,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from prometheus_client import generate_latest
 
-from hotplate.serving.gateway.admin.metrics import exposition, registry_of
+from hotplate.serving.gateway.admin.metrics import registry_of
 from hotplate.serving.gateway.all_routes import Gateway
 from hotplate.serving.gateway.telemetry.access_log import AccessLog, Entry
 from tests.support.gateway.kitchen import LIMITS, Kitchen
@@ -90,6 +91,6 @@ async def test_times_are_counted_from_arrival_to_slot_to_first_byte_to_end(
     await kitchen.wake()
     await kitchen.ask("/echo", method="POST", body=b"hello")
     await kitchen.ask("/livez")
-    said = exposition(registry_of(lambda: kitchen.gateway.servers)).decode()
+    said = generate_latest(registry_of(lambda: kitchen.gateway.servers)).decode()
     for name in ("wait", "first_byte", "answer"):
         assert f'hotplate_gateway_{name}_seconds_count{{route="acme/echo"}} 1.0' in said

@@ -14,7 +14,7 @@ from hotplate.serving.replica.environments.builder import Environment, Environme
 from hotplate.serving.replica.environments.diagnosis import diagnose
 from hotplate.serving.replica.environments.folder import SHARED
 from hotplate.serving.replica.environments.spec import REQUIREMENTS, read_spec
-from hotplate.serving.replica.errors import BentoUnusable, EnvironmentFailed
+from hotplate.serving.replica.errors import EnvironmentFailed
 from tests.support.replica.bentos import write_bento, write_wheel
 from tests.support.replica.replicas import environments_in
 from tests.support.small_disk import MIB, small_disk
@@ -213,12 +213,17 @@ async def test_environments_that_nobody_uses_go_but_for_the_last_used_ones(tmp_p
     same = shutil.copytree(bentos[0], tmp_path / "same")
     assert (await ensure(environments, same)).python == made[0].python
     (root / ".gone-by-a-kill").mkdir()
-    gone = await environments.sweep({"same"}, spare=1)
-    assert list(gone) == [made[1].digest]
+    assert not await environments.sweep(lambda: {"same"}, 1, used_before=1e9), "all are younger"
+    assert not await environments.sweep(lambda: None, spare=0), "it is not known what is wanted"
+    would = await environments.sweep(lambda: {"same"}, spare=1, dry_run=True)
+    assert made[1].python.exists()
+    gone = await environments.sweep(lambda: {"same"}, spare=1)
+    assert gone == would
+    assert list(gone) == [made[1].digest] and gone[made[1].digest] > 0
     assert [each.python.exists() for each in made] == [True, False, True]
     assert not list(root.glob(".gone-*"))
     assert (await ensure(environments, bentos[1])).built
-    await environments.sweep({"bento1"}, spare=0)
+    await environments.sweep(lambda: {"bento1"}, spare=0)
     assert {path.name for path in root.iterdir()} == {".used", made[1].digest}
 
 
@@ -231,11 +236,50 @@ async def test_of_an_organization_that_is_gone_nothing_stays(tmp_path: Path) -> 
             (folder / "file").write_text("of " + name)
     (packages / ".gone-by-a-kill").mkdir()
     environments = environments_in(tmp_path, packages=packages)
-    assert await environments.forget({"rival"}) == ["acme"]
-    assert {path.name for path in root.iterdir()} == {"rival", SHARED}
+
+    async def owners() -> set[str]:
+        (root / "new" / ".used").mkdir(parents=True)  # an organization that was made just now
+        return {"rival"}
+
+    gone = await environments.gone(owners)
+    assert gone == ["acme"]
+    await environments.forget(gone)
+    assert {path.name for path in root.iterdir()} == {"new", "rival", SHARED}
     assert {path.name for path in packages.iterdir()} == {"rival", SHARED}
     assert (root / "rival" / "digest" / "file").exists()
-    assert await environments.forget({"rival"}) == []
+
+
+async def test_a_folder_named_after_an_organization_stays_that_ones_own(tmp_path: Path) -> None:
+    """Older versions named it so; replicas run from there."""
+    root = tmp_path / "environments"
+    older = environments_in(tmp_path)
+    bento = bento_with_wheel(tmp_path / "bento")
+    made = await ensure(older, bento)
+    for _ in range(2):
+        environments = environments_in(tmp_path)
+        environments.adopt("acme", "uid-1", made_at=0)
+        found = await environments.ensure("uid-1", bento, image_of(bento), {})
+        assert (found.root, found.built) == (made.root, False)
+    later = environments_in(tmp_path)
+    later.adopt("acme", "uid-2", made_at=0)  # it has the name now
+
+    async def owners() -> set[str]:
+        return {"uid-2"}
+
+    assert await later.gone(owners) == ["acme"]
+    assert (await later.ensure("uid-2", bento, image_of(bento), {})).owner == "uid-2"
+    await later.forget(["acme"])
+    assert not (root / "acme").exists()
+
+
+async def test_a_folder_with_what_is_older_than_the_organization_is_not_its_own(
+    tmp_path: Path,
+) -> None:
+    bento = bento_with_wheel(tmp_path / "bento")
+    await ensure(environments_in(tmp_path), bento)
+    environments = environments_in(tmp_path)
+    environments.adopt("acme", "uid-1", made_at=4e9)
+    assert (await environments.ensure("uid-1", bento, image_of(bento), {})).owner == "uid-1"
 
 
 async def test_a_build_sees_package_indexes_but_not_the_platforms_credentials(
@@ -264,7 +308,7 @@ async def test_a_build_sees_package_indexes_but_not_the_platforms_credentials(
 )
 def test_a_requirement_from_the_laptops_disk_is_refused_by_name(tmp_path: Path, line: str) -> None:
     bento = write_bento(tmp_path / "bento", "", requirements=f"a==1\n{line}  # why\n")
-    with pytest.raises(BentoUnusable, match=r"is a file on the machine that built") as refusal:
+    with pytest.raises(EnvironmentFailed, match=r"is a file on the machine that built") as refusal:
         read_spec(bento, image_of(bento), {})
     assert line in str(refusal.value)
 
@@ -358,5 +402,7 @@ def test_what_uv_prints_becomes_one_sentence(output: str, sentence: str, retry: 
 def test_requirements_without_end_are_refused(tmp_path: Path, content: bytes) -> None:
     bento = write_bento(tmp_path / "bento", "")
     (bento / REQUIREMENTS).write_bytes(content)
-    with pytest.raises(BentoUnusable, match=r"requirements.txt (has more than 16 MiB|is no text)"):
+    with pytest.raises(
+        EnvironmentFailed, match=r"requirements.txt (has more than 16 MiB|is no text)"
+    ):
         read_spec(bento, image_of(bento), {})

@@ -18,7 +18,7 @@ from hotplate.serving.replica.environments.folder import (
     module_names,
     organization_folder,
 )
-from hotplate.serving.replica.errors import BentoUnusable, EnvironmentFailed
+from hotplate.serving.replica.errors import EnvironmentFailed
 from hotplate.serving.replica.inherited import for_replica
 from hotplate.serving.replica.runtime import BentoRuntime
 from tests.serving.replica.environments.test_builder import (
@@ -71,7 +71,7 @@ async def test_a_python_version_that_is_a_program_is_not_run(tmp_path: Path) -> 
     program.write_text(f"#!/bin/sh\ntouch {tmp_path}/was-run\n")
     program.chmod(0o755)
     bento = bento_with_wheel(tmp_path / "bento", image={"python_version": str(program)})
-    with pytest.raises(BentoUnusable, match=r"image\.python_version.*is none"):
+    with pytest.raises(EnvironmentFailed, match=r"image\.python_version.*is none"):
         await ensure(environments_in(tmp_path), bento)
     assert not (tmp_path / "was-run").exists()
 

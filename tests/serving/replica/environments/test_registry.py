@@ -43,7 +43,7 @@ async def test_what_one_node_has_built_another_takes(tmp_path: Path) -> None:
         assert len(second.manifests()) == 1
         again = await ensure(environments_in(tmp_path / "second"), bento)
         assert again == replace(taken, built=False)
-        assert await second.sweep(frozenset(), spare=0)
+        assert await second.sweep(frozenset, spare=0)
         assert second.manifests() == set()
 
 

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import os
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from hotplate.autoscaler.standby.start_history import HISTORY_S
@@ -82,6 +82,14 @@ class StandbyPools(Standbys):
 
     def allow(self, allowances: Mapping[str, int]) -> None:
         self._plans.allowances = allowances
+        self._wake.set()
+
+    def forget(self, owners: Collection[str]) -> None:
+        for name, pool in list(self._pools.items()):
+            if pool.warm.organization in owners:
+                self._lives.end_all(pool, "its organization is gone")
+                del self._pools[name]
+                self._saved_at = -SAVE_S
         self._wake.set()
 
     def views(self) -> list[StandbyView]:

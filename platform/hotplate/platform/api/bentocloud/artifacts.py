@@ -12,6 +12,7 @@ from hotplate.platform.api.web.requests import (
     organization,
     query_filter,
     query_number,
+    query_start,
 )
 from hotplate.platform.errors import NotFound
 from hotplate.platform.spec.fields import Fields
@@ -80,7 +81,7 @@ class ArtifactRoutes:
         name = request.match_info["name"]
         items, start, total = await self._page(request, name)
         if not total:
-            raise NotFound(f"{self._kind} {name!r} has no version in this organization")
+            raise NotFound(f"{self._kind} {name!r:.80} has no version in this organization")
         return web.json_response(views.listed(items, start, total))
 
     async def list_all(self, request: web.Request) -> web.Response:
@@ -89,7 +90,7 @@ class ArtifactRoutes:
         return web.json_response(views.listed(items, start, total))
 
     async def _page(self, request: web.Request, name: str) -> tuple[list[views.Json], int, int]:
-        start = query_number(request, "start", 0, most=COUNT_ANY)
+        start = query_start(request)
         count = query_number(request, "count", COUNT_MAX, most=COUNT_ANY)
         found, total = await self._artifacts.run(
             self._artifacts.page,

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import NoReturn
@@ -15,11 +16,13 @@ from aiohttp.typedefs import Middleware
 
 from hotplate.cache.errors import CacheError
 from hotplate.deploy.errors import DeployError
+from hotplate.machine.access.metrics_check import ACTS_FOR, REFUSAL, TOKEN_HEADER, given_token
+from hotplate.machine.access.own_hosts import host_of
 from hotplate.machine.access.proxies import client_address
 from hotplate.machine.access.quiet_connection import CALLERS_FAULT
 from hotplate.platform.api.bentocloud import views
 from hotplate.platform.api.web import http_errors
-from hotplate.platform.api.web.access import ANY, Access, check, need
+from hotplate.platform.api.web.access import ANY, Access, check, need, opens
 from hotplate.platform.api.web.connection import malformed
 from hotplate.platform.api.web.refused_tries import RefusedTries
 from hotplate.platform.api.web.requests import (
@@ -29,7 +32,9 @@ from hotplate.platform.api.web.requests import (
     check_characters,
     organization,
 )
+from hotplate.platform.api.web.settings import ApiSettings
 from hotplate.platform.api.web.tries import WrongTries
+from hotplate.platform.controller.interface import CallingReplica
 from hotplate.platform.errors import (
     Forbidden,
     NotFound,
@@ -41,15 +46,18 @@ from hotplate.platform.errors import (
 from hotplate.platform.store.audit import ACTOR, Actor
 from hotplate.platform.store.parts import Store
 from hotplate.platform.store.records import MemberRole, Token, User
+from hotplate.serving.gateway.protocol.headers import REPLICA_KEY
 
-TOKEN_HEADER = "X-YATAI-API-TOKEN"
-ORGANIZATION_HEADER = "X-Hotplate-Organization"
+ORGANIZATION_HEADER = ACTS_FOR
 """For which organization a caller acts that may act for several."""
 COOKIE = "hotplate_sign_in"
 GUARDED = ("/api/", "/ws/")
 """What paths begin with that need a token."""
 WITHOUT_TOKEN = ("/api/v1/auth/code", "/api/v1/auth/token")
 """A login asks these, before it has one."""
+ASKED_AT_LOGIN = ("/api/v1/auth/current", "/api/v1/current_org")
+"""What `bentoml cloud login` asks with the token that it was given."""
+NO_LOGIN = "login.refused"
 USE_S = 60.0
 """How exactly it is kept when a token was used last."""
 
@@ -59,9 +67,17 @@ logger = logging.getLogger("hotplate.api")
 class Auth:
     """Finds the caller of a request; refuses a request that may not be answered."""
 
-    def __init__(self, store: Store, trusted_proxies: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        store: Store,
+        settings: ApiSettings,
+        replica_with: Callable[[str], CallingReplica | None] = lambda key: None,
+    ) -> None:
+        """`replica_with` says whose key a replica's is. Without it there is none: a control plane
+        that waits passes on what a replica may ask."""
         self._store = store
-        self._trusted_proxies = trusted_proxies
+        self._settings = settings
+        self._replica_with = replica_with
         self._tries = WrongTries()
         self._refusals = RefusedTries(store.audit)
         self._noting: set[asyncio.Task[None]] = set()
@@ -93,7 +109,7 @@ class Auth:
                     self._check(request)
                 return await handler(request)
             except Forbidden as error:
-                self._refusals.note("access.refused", request, str(error))
+                self.note(request, error, "access.refused")
                 raise
             finally:
                 ACTOR.set(None)
@@ -116,23 +132,29 @@ class Auth:
     async def admit_bearer(self, request: web.Request) -> Access:
         """Who calls with a token that may also come as `Authorization: Bearer`, as programs send
         it that are not ours. Raises as `admit` does."""
-        kind, _, secret = request.headers.get("Authorization", "").partition(" ")
-        if kind.lower() != "bearer" or request.headers.get(TOKEN_HEADER):
-            secret = request.headers.get(TOKEN_HEADER, "")
-        request[ACCESS] = found = await self._acting(
-            request, await self._by_token(request, secret.strip())
-        )
+        secret = given_token(request)
+        if not secret:
+            raise Unauthorized(REFUSAL)
+        found = await self._acting(request, await self._by_token(request, secret))
+        request[ACCESS] = found
         return found
 
     def address(self, request: web.Request) -> str:
         """From where the request came."""
         forwarded_for = ", ".join(request.headers.getall("X-Forwarded-For", []))
-        return client_address(request.remote or "", forwarded_for, self._trusted_proxies)
+        proxies = self._settings.trusted_proxies
+        return client_address(request.remote or "", forwarded_for, proxies)
 
-    def refuse(self, request: web.Request, refusal: Unauthorized) -> NoReturn:
+    def note(self, request: web.Request, refusal: PlatformError, action: str = NO_LOGIN) -> None:
+        """Keeps in the audit that somebody was refused."""
+        self._refusals.note(action, request, str(refusal))
+
+    def refuse(
+        self, request: web.Request, refusal: Unauthorized, action: str = NO_LOGIN
+    ) -> NoReturn:
         """Counts a wrong token, code or link. Raises the refusal, or TooManyTries."""
         address = self.address(request)
-        self._refusals.note("login.refused", request, str(refusal))
+        self.note(request, refusal, action)
         if (wait_s := self._tries.wrong(address, asyncio.get_running_loop().time())) is not None:
             raise TooManyTries(address, wait_s) from refusal
         raise refusal
@@ -144,15 +166,20 @@ class Auth:
         needed = ANY if resource is None else need(request.method, resource.canonical)
         if needed is None:
             raise Forbidden(f"{request.path}: nobody may call this")
-        check(request[ACCESS], needed)
+        if not request[ACCESS].is_replicas:  # whose key is for one call only
+            check(request[ACCESS], needed)
 
     async def _by_token(self, request: web.Request, secret: str) -> Access:
         if not secret:
             raise Unauthorized(f"the header {TOKEN_HEADER} with an API token is missing")
+        if secret.startswith(REPLICA_KEY):
+            return self._by_replica_key(request, secret)
         token = await self.token(secret)
         if token is None:
             self.refuse(
-                request, Unauthorized("the API token is unknown or expired; log in with another")
+                request,
+                Unauthorized("the API token is unknown or expired; log in with another"),
+                NO_LOGIN if request.path in ASKED_AT_LOGIN else "token.refused",
             )
         return Access(
             token.user,
@@ -164,6 +191,26 @@ class Auth:
             everywhere=token.operator,
             is_organizations=token.is_organizations,
         )
+
+    def _by_replica_key(self, request: web.Request, secret: str) -> Access:
+        replica = self._replica_with(secret)
+        if replica is None:
+            self.refuse(
+                request, Unauthorized("the key is of a replica that is gone, or of none at all")
+            )
+        name = f"replica {replica.id}"
+        resource = request.match_info.route.resource
+        path = "" if resource is None else resource.canonical
+        if not opens(replica.opens, request.method, path, request.match_info.get("name", "")):
+            ACTOR.set(
+                replace(ACTOR.get() or Actor(), name=name, organization=replica.organization.name)
+            )
+            raise Forbidden(
+                f"the key of {name} opens the deployments that its bento names "
+                f"({', '.join(sorted(replica.opens))}), and nothing else; use a token"
+            )
+        user = User(0, "", name, "", replica.organization)
+        return Access(user, MemberRole.ENDPOINT_USER, (), is_replicas=True)
 
     async def token(self, secret: str) -> Token | None:
         """The token with that secret, which counts as used now; None = there is none."""
@@ -193,10 +240,10 @@ class Auth:
     async def _by_sign_in(self, request: web.Request) -> Access:
         secret = request.cookies[COOKIE]
         changes = request.method not in ("GET", "HEAD") or request.path.startswith("/ws/")
-        # That it is ours is checked for every request; here a browser must have said so.
-        if changes and "Origin" not in request.headers:
+        if changes and not self._is_from_our_page(request):
             raise Forbidden("a request with a sign-in needs the header Origin of one of our pages")
-        known = secret.isascii()
+        # A page of another port of this host may have put one beside ours.
+        known = secret.isascii() and request.headers.get("Cookie", "").count(f"{COOKIE}=") == 1
         found = await self._store.run(self._store.sign_ins.find, secret) if known else None
         if found is None:
             self.refuse(
@@ -210,6 +257,17 @@ class Auth:
             everywhere=found.everywhere,
             is_organizations=found.is_organizations,
         )
+
+    def _is_from_our_page(self, request: web.Request) -> bool:
+        """That it is no other origin's is checked for every request; here a browser must have said
+        so. A page by http is not ours where the world calls us by https: who is on the way may have
+        written it."""
+        origin, ours = request.headers.get("Origin", ""), self._settings.origin(request)
+        scheme, _, authority = origin.lower().partition("://")
+        safe_scheme, _, safe_authority = ours.lower().partition("://")
+        is_weaker = scheme == "http" and safe_scheme == "https"
+        same_host = host_of(authority) == host_of(safe_authority)
+        return bool(origin) and not (is_weaker and same_host)
 
     async def _acting(self, request: web.Request, found: Access) -> Access:
         """For the organization that the request names, if the caller may. Raises NotFound, as if

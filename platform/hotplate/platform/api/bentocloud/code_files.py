@@ -10,13 +10,14 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
 from aiohttp import web
 
 from hotplate.cache.manifest import Blob, Manifest
 from hotplate.cache.store.blobs import BlobStore
-from hotplate.platform.api.bentocloud.archives.unpacking import Unpacking
+from hotplate.platform.api.bentocloud.archives.unpacking import holding
 from hotplate.platform.api.bentocloud.deployments import named_deployment, revision_draft
 from hotplate.platform.api.bentocloud.rollout_watchers import RolloutWatchers
 from hotplate.platform.api.web.requests import body, caller, check_cluster, organization
@@ -38,6 +39,9 @@ from hotplate.platform.spec.code_files import (
 from hotplate.platform.store.parts import Store
 from hotplate.platform.store.records import Deployment, DesiredState
 
+KEPT_AT_ONCE = 4
+"""Files of one request: each waits for the disk, and together they wait once."""
+
 
 class CodeFileRoutes:
     """`/api/v2/deployments/{name}/files`."""
@@ -46,14 +50,12 @@ class CodeFileRoutes:
         self,
         store: Store,
         blobs: BlobStore,
-        unpacking: Unpacking,
         controller: ControllerApi,
         watchers: RolloutWatchers,
         settings: ApiSettings,
     ) -> None:
         self._store = store
         self._blobs = blobs
-        self._unpacking = unpacking
         self._controller = controller
         self._watchers = watchers
         self._settings = settings
@@ -97,8 +99,7 @@ class CodeFileRoutes:
         gone: Sequence[str],
     ) -> web.Response:
         await self._controller.admit(organization(request).name)
-        # Neither an upload nor the sweep of blobs that nobody names may come in between.
-        async with self._turns[deployment.id], self._unpacking.standstill():
+        async with self._turns[deployment.id], holding(self._blobs):
             deployment = await self._named(request)
             if deployment.wanted is not DesiredState.RUNNING:
                 raise Conflict(
@@ -137,20 +138,22 @@ class CodeFileRoutes:
         """Their bytes in the blob store."""
         self._blobs.check_room(sum(len(file.content) for file in sent))
         now = datetime.now(UTC).timestamp()
-        return [
-            CodeFile(file.path, len(file.content), file.md5, self._blob(file.content).chunks, now)
-            for file in sent
-        ]
+        with ThreadPoolExecutor(KEPT_AT_ONCE) as threads:
+            blobs = threads.map(self._blob, [file.content for file in sent])
+            return [
+                CodeFile(file.path, len(file.content), file.md5, blob.chunks, now)
+                for file, blob in zip(sent, blobs, strict=True)
+            ]
 
     def _pack(self, deployment: Deployment, files: Sequence[CodeFile]) -> str:
         bento = deployment.latest.bento
         description = self._blob(described(bento.tag, bento.manifest))
-        return self._blobs.put_manifest(Manifest(tuple(tree_entries(files, description))))
+        return self._blobs.replace_manifest(Manifest(tuple(tree_entries(files, description))))
 
     def _blob(self, content: bytes) -> Blob:
         with self._blobs.writer() as writer:
             writer.write(content)
-            return writer.commit()
+            return writer.replace()
 
     async def _named(self, request: web.Request) -> Deployment:
         check_cluster(request, self._settings.cluster)

@@ -29,12 +29,14 @@ class DeploymentSource:
         brought from its hub, and StillUnpacking where one of them is not ready yet.
         """
         name, _, version = tag.partition(":")
+        if not name:
+            raise Invalid(f"bento: {tag!r:.80} names no bento; write NAME:VERSION")
         if version in ("", "latest"):
             latest = await self._artifacts.run(
                 self._artifacts.latest, organization.id, Kind.BENTO, name, uploaded=True
             )
             if latest is None:
-                raise Invalid(f"bento: no version of {name!r} is uploaded; push it first")
+                raise Invalid(f"bento: no version of {name!r:.80} is uploaded; push it first")
             bento = latest
         else:
             bento = await self._usable(organization, Kind.BENTO, tag, "bento")
@@ -53,7 +55,9 @@ class DeploymentSource:
                 self._artifacts.get, organization.id, kind, name, version
             )
         except NotFound as error:
-            raise Invalid(f"{path}: {kind} '{tag}' does not exist here; push it first") from error
+            raise Invalid(
+                f"{path}: {kind} {tag!r:.80} does not exist here; push it first"
+            ) from error
         if not artifact.usable and self._unpacking.busy(artifact.id):
             artifact = await self._unpacking.wait(artifact, self._wait_s)
         if not artifact.usable and self._unpacking.busy(artifact.id):

@@ -19,15 +19,15 @@ from hotplate.platform.api.bentocloud import views
 from hotplate.platform.api.bentocloud.deployment_source import DeploymentSource
 from hotplate.platform.api.bentocloud.rollout_watchers import BUILDING, RolloutWatchers
 from hotplate.platform.api.web.requests import (
-    COUNT_ANY,
     COUNT_UNSAID,
+    access,
     body,
     caller,
     check_cluster,
     organization,
     query_count,
     query_filter,
-    query_number,
+    query_start,
 )
 from hotplate.platform.api.web.settings import ApiSettings
 from hotplate.platform.controller.interface import ControllerApi
@@ -199,6 +199,9 @@ class DeploymentRoutes:
         """The first question after a roll-out began is held until it ended: the client asks
         every 10 s only, and a warm start takes less than one."""
         deployment = await self._named(request)
+        if access(request).is_replicas:  # which asks where to call, and waits for no roll-out
+            found = self._view(self._origin(request), deployment)
+            return web.json_response(views.without_settings(found))
         if deployment.dev:  # its client asks between two saves, and sends nothing meanwhile
             return self._answer(request, deployment)
         stock = CLIENT_HEADER in request.headers
@@ -208,23 +211,19 @@ class DeploymentRoutes:
     async def list_all(self, request: web.Request) -> web.Response:
         """Newest first; `q` has labels and words, `search` a word: parts of names and bentos' tags.
         `is:dev`: code spaces only, with their bentos' manifests, which the client compares."""
-        if "is:dev" in request.query.get("q", "").split():
-            mine = await self._deployments.run(
-                self._deployments.of_organization, organization(request).id
-            )
-            origin = self._origin(request)
-            items = [self._view(origin, each) for each in mine if each.dev]
-            return web.json_response(views.listed(items, 0, len(items)))
-        start = query_number(request, "start", 0, most=COUNT_ANY)
+        start = query_start(request)
+        wanted = query_filter(request)
         found, total = await self._deployments.run(
             self._deployments.page,
             organization(request).id,
-            query_filter(request),
+            wanted,
             start,
             COUNT_UNSAID if (count := query_count(request)) is None else count,
         )
         origin = self._origin(request)
-        items = [views.without_manifest(self._view(origin, deployment)) for deployment in found]
+        items = [self._view(origin, deployment) for deployment in found]
+        if not wanted.dev:
+            items = [views.without_manifest(item) for item in items]
         return web.json_response(views.listed(items, start, total))
 
     async def _rolled_out(self, request: web.Request, deployment: Deployment) -> web.Response:

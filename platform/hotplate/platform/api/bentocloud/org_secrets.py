@@ -11,6 +11,7 @@ from hotplate.platform.api.web.requests import (
     check_cluster,
     organization,
     query_number,
+    query_start,
 )
 from hotplate.platform.api.web.settings import ApiSettings
 from hotplate.platform.spec.fields import Fields
@@ -46,7 +47,7 @@ class SecretRoutes:
         found = await self._secrets.run(self._secrets.of_organization, organization(request).id)
         search = request.query.get("search", "")
         found = [secret for secret in found if search in secret.name]
-        start, count = query_number(request, "start", 0), query_number(request, "count", COUNT)
+        start, count = query_start(request), query_number(request, "count", COUNT)
         everything = request.query.get("all", "").lower() == "true"
         shown = found[start:] if everything else found[start : start + count]
         items = [self._view(secret) for secret in shown]

@@ -2,8 +2,9 @@
 
 The stock client prints nothing of a deployment but its status. While that is `image-building` it
 also follows the builder's log, until the first answer that says anything else, and whatever it was
-answered it asks again only 10 s later. So its first question is held until the roll-out is over, as
-most are within seconds; what takes longer, and a failure, it learns from the log first.
+answered it asks again only 10 s later. So its questions are held until the roll-out is over, as
+most are within seconds; the first one until an environment is built, at most. What takes longer,
+and a failure, the client learns from the log first.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ ASKS_WITHIN_S = 2.0
 """A client that waits asks as soon as its call is answered; another one has to start first."""
 FOLLOWS_WITHIN_S = 15.0
 """One that was told to follow the log does so; whoever does not by then has left."""
-LOOK_S = 1.0
+LOOK_S = 0.2
 LAST_WORDS_S = 5.0
 """How long an answer that ends the client's reading waits until all of the log is read."""
 
@@ -60,12 +61,14 @@ class RolloutWatchers:
         self._recent[deployment_id] = None
         started_at = self._started_at.pop(deployment_id, None)
         if started_at is None:
+            if stock and deployment_id in self._reported_at:
+                await self._outcome_or_reason(deployment_id)
             await self._final_status(deployment_id)
             return False
         if not stock or _now() - started_at > ASKS_WITHIN_S:
             await self._controller.outcome(deployment_id, self._settings.outcome_wait_s)
             return False
-        await self._outcome_or_reason(deployment_id)
+        await self._outcome_or_reason(deployment_id, until_built=True)
         rollout = self._controller.rollout(deployment_id)
         if rollout.over and not rollout.failed:
             return False
@@ -102,16 +105,18 @@ class RolloutWatchers:
             return False
         return self._following[deployment_id] > 0 or _now() - reported_at < FOLLOWS_WITHIN_S
 
-    async def _outcome_or_reason(self, deployment_id: int) -> None:
-        """Until the roll-out is over, or something holds it up that the user should know of."""
-        loop = asyncio.get_running_loop()
-        until, pause_s = loop.time() + self._settings.outcome_wait_s, self._settings.held_up_s
-        while (left_s := until - loop.time()) > 0:
-            await self._controller.outcome(deployment_id, min(pause_s, left_s))
+    async def _outcome_or_reason(self, deployment_id: int, *, until_built: bool = False) -> None:
+        """Until the roll-out is over, or something has held it up for a while that the user should
+        know of; with `until_built` until a build begins, at most."""
+        began_at, settings = _now(), self._settings
+        while (left_s := began_at + settings.outcome_wait_s - _now()) > 0:
             rollout = self._controller.rollout(deployment_id)
-            if rollout.over or rollout.held_up or rollout is UNSEEN:
+            is_late = _now() - began_at >= settings.held_up_s
+            if rollout.over or (until_built and rollout.build_logs):
                 return
-            pause_s = LOOK_S
+            if is_late and (rollout.held_up or rollout is UNSEEN):
+                return
+            await self._controller.outcome(deployment_id, min(LOOK_S, left_s))
 
     async def _final_status(self, deployment_id: int) -> None:
         """After a roll-out, return when no client follows its log."""

@@ -13,7 +13,14 @@ from aiohttp import web
 
 from hotplate.platform.api.bentocloud import views
 from hotplate.platform.api.web.access import lacking
-from hotplate.platform.api.web.requests import access, body, caller, organization, query_number
+from hotplate.platform.api.web.requests import (
+    access,
+    body,
+    caller,
+    organization,
+    query_number,
+    query_start,
+)
 from hotplate.platform.controller.interface import ControllerApi
 from hotplate.platform.errors import Conflict, Forbidden, Invalid, NotFound
 from hotplate.platform.spec.fields import Fields, suggestion
@@ -22,8 +29,8 @@ from hotplate.platform.spec.scopes import (
     checked_scopes,
     is_for_endpoints,
 )
-from hotplate.platform.store.identities import ADMIN, ORGANIZATION
-from hotplate.platform.store.records import MemberRole, Token
+from hotplate.platform.store.identities import ADMIN
+from hotplate.platform.store.records import ORGANIZATION, MemberRole, Token
 from hotplate.platform.store.tokens import KEPT, TokenDraft, Tokens
 
 NAME_CHARACTERS = 200
@@ -48,7 +55,7 @@ class TokenRoutes:
 
     async def list_all(self, request: web.Request) -> web.Response:
         """`GET`: the tokens that the caller may see, newest first, without their secrets."""
-        start, count = query_number(request, "start", 0), query_number(request, "count", PAGE)
+        start, count = query_start(request), query_number(request, "count", PAGE)
         search = request.query.get("search", "")
         tokens = await self._tokens.run(self._tokens.tokens, organization(request).id)
         found = [token for token in tokens if search in token.name and _is_seen(request, token)]

@@ -182,10 +182,20 @@ def _manifest(deployment: Deployment) -> Json:
 
 def without_manifest(deployment: Json) -> Json:
     """The same as an item of a list: with its bento's manifest left out, which is large and which
-    no command reads of a list."""
+    no command reads of a list. Its own stays where it says something: `code --cluster` finds code
+    spaces by it, and `list` shows canaries' weights."""
     for target in deployment["latest_revision"]["targets"]:
         target["bento"]["manifest"] = None
+    if deployment["manifest"] == {"dev": False}:
+        deployment["manifest"] = None
     return deployment
+
+
+def without_settings(deployment: Json) -> Json:
+    """The same for replicas that call it: without its variables, and what it has printed."""
+    for target in deployment["latest_revision"]["targets"]:
+        target["config"] = None
+    return deployment | {"log_tail": [], "reason": ""}
 
 
 def origin_of(scheme: str, host: str) -> str:

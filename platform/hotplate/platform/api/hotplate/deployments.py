@@ -17,11 +17,11 @@ from hotplate.platform.api.bentocloud.deployments import (
 )
 from hotplate.platform.api.web.etags import tagged
 from hotplate.platform.api.web.requests import (
-    COUNT_ANY,
     organization,
     query_count,
     query_filter,
     query_number,
+    query_start,
     query_time,
 )
 from hotplate.platform.api.web.settings import ApiSettings
@@ -48,7 +48,6 @@ class DeploymentStatusRoutes:
         root = "/api/v1/hotplate/deployments"
         one = root + "/{name}"
         return [
-            web.get("/healthz", self.healthz),
             web.get(root, self.list_all),
             web.get(one, self.get),
             web.get(one + "/decisions", self.decisions),
@@ -57,13 +56,6 @@ class DeploymentStatusRoutes:
             web.get(one + "/cold_starts", self.cold_starts),
             web.get(one + "/logs", self.logs),
         ]
-
-    async def healthz(self, request: web.Request) -> web.Response:
-        """200 when the store answers, and a gateway is there to serve what is deployed."""
-        await self._store.run(self._store.learnt.get, "healthz")
-        if not self._controller.ready.is_set():
-            return web.json_response({"status": "starting"}, status=503)
-        return web.json_response({"status": "ok"})
 
     async def list_all(self, request: web.Request) -> web.Response:
         """`GET /api/v1/hotplate/deployments?search=&start=&count=`: a summary of each.
@@ -74,7 +66,7 @@ class DeploymentStatusRoutes:
             self._store.deployments.page,
             organization(request).id,
             query_filter(request),
-            query_number(request, "start", 0, most=COUNT_ANY),
+            query_start(request),
             query_count(request),
         )
         return web.json_response([self._summary(request, deployment) for deployment in found])

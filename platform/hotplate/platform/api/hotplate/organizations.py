@@ -69,9 +69,11 @@ class OrganizationRoutes:
         return web.json_response({"items": items, "total": len(items)})
 
     async def create(self, request: web.Request) -> web.Response:
-        """`{"name", "description"}`. Raises Conflict."""
+        """`{"name", "description"}`. Raises Conflict, and Alone where nothing keeps replicas apart
+        and another organization is served."""
         fields = await body(request)
         name = check_organization_name("name", fields.text("name"))
+        await self._controller.admit(name)
         made = await self._store.run(self._organizations.create, name, _description(fields))
         return web.json_response(await self._shown(OrganizationSummary(made, 0, 0)))
 
@@ -161,8 +163,12 @@ class OrganizationRoutes:
 
     async def set_operator(self, request: web.Request) -> web.Response:
         """`{"operator": true}`, or false. Raises NotFound, and Conflict for the last one."""
-        name, operator = request.match_info["name"], (await body(request)).flag("operator")
+        name, fields = request.match_info["name"], await body(request)
+        if not fields.has("operator"):
+            raise Invalid("operator: it is missing; send true or false")
+        operator = fields.flag("operator")
         await self._store.run(self._identities.set_operator, name, operator=operator)
+        self._controller.tokens_changed()
         return web.json_response({"name": name, "operator": operator})
 
     async def _named(self, request: web.Request) -> Organization:

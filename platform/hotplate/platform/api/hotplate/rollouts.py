@@ -23,6 +23,7 @@ from hotplate.platform.api.web.requests import (
     caller,
     organization,
     query_number,
+    query_start,
 )
 from hotplate.platform.controller.interface import ControllerApi
 from hotplate.platform.controller.planning.messages import failed
@@ -107,7 +108,7 @@ class RolloutRoutes:
     async def revisions(self, request: web.Request) -> web.Response:
         """`GET …/revisions?start=0&count=100`: the revisions that are kept, newest first."""
         deployment = await named_deployment(self._store.deployments, request)
-        start = query_number(request, "start", 0)
+        start = query_start(request)
         count = min(query_number(request, "count", 100), COUNT_MAX)
         found, total = await self._store.run(
             self._store.revisions.page, deployment.id, start, count
@@ -234,6 +235,16 @@ class RolloutRoutes:
             raise Conflict(
                 f"version {asked!r:.80} of deployment {deployment.name!r} cannot be promoted: "
                 f"{there}"
+            )
+        shown = self._controller.live(deployment.id).get("rollout", {}).get("versions", ())
+        ready = any(each["version"] == asked and each["ready"] for each in shown)
+        outcome = version.latest.outcome
+        if outcome is RolloutOutcome.FAILED or (outcome is RolloutOutcome.DEPLOYING and not ready):
+            failed = outcome is RolloutOutcome.FAILED
+            state = f"could not start ({version.latest.reason})" if failed else "is not ready yet"
+            raise Conflict(
+                f"version {asked!r} of deployment {deployment.name!r} {state}; promote it once "
+                f"'hotplate rollout {deployment.name}' shows that it is"
             )
         await self._roll_out(request, deployment, version.latest, "rollout.promote", NO_CANARY)
 

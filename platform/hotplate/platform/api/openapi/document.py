@@ -7,7 +7,7 @@ from typing import Any
 
 from aiohttp import web
 
-from hotplate.platform.api.bentocloud.auth import TOKEN_HEADER
+from hotplate.machine.access.metrics_check import TOKEN_HEADER
 from hotplate.platform.api.openapi.operations import OPERATIONS, Operation
 from hotplate.platform.api.openapi.schemas import TEXT, Schema, members
 

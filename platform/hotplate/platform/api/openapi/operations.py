@@ -157,7 +157,10 @@ _MEMBER = f"{_ORGANIZATION}/members/{{name}}"
 _USER = f"{ROOT}/users/{{name}}"
 
 OPERATIONS: dict[tuple[str, str], Operation] = {
-    ("GET", "/healthz"): Operation("Whether the platform serves.", members(status=TEXT)),
+    ("GET", "/healthz"): Operation(
+        "Whether the platform serves, and whether this control plane is the one that acts.",
+        members(status=TEXT, leader=FLAG, epoch=NUMBER),
+    ),
     ("GET", "/openapi.json"): Operation("This document.", members(openapi=TEXT, paths=ANYTHING)),
     ("GET", f"{ROOT}/deployments"): Operation("All deployments, newest first.", many(SUMMARY)),
     ("GET", _ONE): Operation("A deployment, and what was decided on it lately.", DEPLOYMENT),
@@ -213,6 +216,31 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
         "Changes settings of the standbys; null takes back what was set.",
         STANDBY,
         body=members(settings=null_or(mapping(ANYTHING))),
+    ),
+    ("GET", f"{_ONE}/build_log"): Operation(
+        "The output of the build of its environment, whole.",
+        members(digest=TEXT, state=TEXT, log=TEXT),
+    ),
+    ("GET", f"{ROOT}/environments"): Operation(
+        "The Python environments of bentos, those first that were used last.",
+        page(
+            members(
+                digest=TEXT,
+                state=one_of(["building", "ready", "failed"]),
+                organization=TEXT,
+                size_bytes=WHOLE,
+                used_by=many(TEXT),
+                built_at=null_or(MOMENT),
+                build_s=null_or(NUMBER),
+                log_tail=many(TEXT),
+            )
+        ),
+    ),
+    ("POST", f"{ROOT}/gc"): Operation(
+        "Removes what nobody wants; a dry run only says what that is.",
+        members(manifests=WHOLE, blobs=WHOLE, environments=WHOLE, bytes=WHOLE),
+        query={"dry_run": one_of(["true", "false"])},
+        body=optional(dry_run=FLAG),
     ),
     ("GET", f"{ROOT}/keys"): Operation("The keys of secrets, never the keys themselves.", KEYS),
     ("POST", f"{ROOT}/keys/rotate"): Operation("Encrypts all secrets with a new key.", KEYS),

@@ -7,7 +7,7 @@ not asked here: every query is about that organization alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 
 from hotplate.platform.errors import Forbidden
@@ -22,6 +22,7 @@ from hotplate.platform.spec.scopes import (
     is_for_endpoints,
 )
 from hotplate.platform.store.records import MemberRole, User
+from hotplate.platform.store.tokens import METRICS_ROLE
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,8 @@ class Access:
     """Whether it is good for every organization of its user."""
     is_organizations: bool = False
     """Whether the token is the organization's own, and `user` only its maker."""
+    is_replicas: bool = False
+    """Whether it is a replica's key, of which the one call that it makes was let in."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +102,9 @@ NEEDS: dict[str, tuple[Need, Need]] = {
 
 DOWNLOAD = "/presign_download_url"
 """The end of paths that the client PATCHes to read."""
-OF_METRICS = Need(METRICS, MemberRole.DEVELOPER)
+LOOK_UP = "/api/v2/deployments/{name}"
+"""What a replica asks for a deployment that it calls by name."""
+OF_METRICS = Need(METRICS, METRICS_ROLE)
 
 
 def need(method: str, path: str) -> Need | None:
@@ -115,6 +120,12 @@ def check(access: Access, needed: Need) -> None:
     """Raises Forbidden, with what is missing."""
     for refusal in _refusals(access, needed):
         raise Forbidden(refusal)
+
+
+def opens(names: Container[str], method: str, path: str, name: str) -> bool:
+    """Whether a replica that calls the deployments of these names may make a call of a route (its
+    pattern) with that name: only the one with which BentoML looks a deployment up."""
+    return method == "GET" and path == LOOK_UP and name in names
 
 
 def lacking(access: Access, scopes: Iterable[str] = OF_API) -> list[str]:

@@ -4,17 +4,26 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from hotplate.cache.errors import BadArchive, CacheError, NoSpace, OriginUnavailable
+from hotplate.cache.errors import (
+    BadArchive,
+    CacheError,
+    NoSpace,
+    OriginUnavailable,
+    UnknownManifest,
+)
 from hotplate.deploy.errors import DeployError, UnknownReplica
 from hotplate.platform.errors import (
     Alone,
     BodyCut,
+    BodyLarge,
     BodySlow,
+    Busy,
     ChangedMeanwhile,
     Conflict,
     Forbidden,
     Invalid,
     LinkExpired,
+    NoLeader,
     NotFound,
     PlatformError,
     PortsExhausted,
@@ -38,14 +47,18 @@ STATUSES: dict[type[Exception], int] = {
     Invalid: 400,
     BodyCut: 400,
     BodySlow: 408,
+    BodyLarge: 413,
     LinkExpired: 403,
     PortsExhausted: 503,
     StoreFailed: 503,
+    NoLeader: 503,
     SecretsUnreadable: 503,
     StillUnpacking: 503,
+    Busy: 503,
     BadArchive: 400,
     NoSpace: 507,
     OriginUnavailable: 503,
+    UnknownManifest: 404,
     UnknownReplica: 404,
 }
 

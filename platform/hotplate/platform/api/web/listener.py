@@ -34,6 +34,7 @@ class ApiListener:
         self._limits = limits or ConnectionLimits()
         self._runner = web.AppRunner(app, shutdown_timeout=GRACE_S)
         self._servers: list[asyncio.Server] = []
+        self._replaced: list[asyncio.Task[None]] = []
 
     async def start(self, host: str, port: int) -> int:
         """Listens, at the other loopback address too where it can; returns the port, the system's
@@ -49,6 +50,14 @@ class ApiListener:
                     log.warning("another process listens on %s:%s", other, bound)
         return bound
 
+    async def switch_to(self, app: web.Application) -> None:
+        """Serve another application from the next connection on; calls of the one before have
+        `GRACE_S` to end."""
+        runner = web.AppRunner(app, shutdown_timeout=GRACE_S)
+        await runner.setup()
+        before, self._runner = self._runner, runner
+        self._replaced.append(asyncio.create_task(before.cleanup()))
+
     async def stop(self) -> None:
         """Accepts nothing more."""
         for server in self._servers:
@@ -57,7 +66,7 @@ class ApiListener:
     async def close(self) -> None:
         """Ends every connection, in order, and the application."""
         await self.stop()
-        await self._runner.cleanup()
+        await asyncio.gather(self._runner.cleanup(), *self._replaced)
 
     async def _listen(self, host: str | None, port: int) -> None:
         loop = asyncio.get_running_loop()

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from aiohttp import web
 
 from hotplate.platform.api.web.access import Access
-from hotplate.platform.errors import BodySlow, Invalid, NotFound
+from hotplate.platform.errors import BodyLarge, BodySlow, Invalid, NotFound
 from hotplate.platform.spec.fields import Fields
 from hotplate.platform.store.list_filter import ListFilter
 from hotplate.platform.store.records import Organization, User
@@ -57,15 +57,15 @@ def check_characters(request: web.Request) -> None:
 
 
 async def body(request: web.Request, limit_bytes: int = 0) -> Fields:
-    """The request's JSON object, of up to `limit_bytes`; 0 = as all others. Raises Invalid and
-    BodySlow, and aiohttp's error for one that is too large."""
+    """The request's JSON object, of up to `limit_bytes`; 0 = as all others. Raises Invalid,
+    BodyLarge and BodySlow."""
     coding = request.headers.get("Content-Encoding", "identity")
     if coding != "identity":
         raise Invalid(f"Content-Encoding: {coding!r} is not accepted; send the body as it is")
     limit_s = request.app[BODY_S]
     try:
         async with asyncio.timeout(limit_s):
-            data = await (_large(request, limit_bytes) if limit_bytes else request.read())
+            data = await _read(request, limit_bytes or request.client_max_size)
     except TimeoutError as exc:
         raise BodySlow(f"body: not all of it came in {limit_s:g} s; send it again") from exc
     try:
@@ -77,13 +77,16 @@ async def body(request: web.Request, limit_bytes: int = 0) -> Fields:
     return Fields(value)
 
 
-async def _large(request: web.Request, limit_bytes: int) -> bytes:
-    data = bytearray()
-    async for piece in request.content.iter_any():
+async def _read(request: web.Request, limit_bytes: int) -> bytes:
+    data, declared_bytes = bytearray(), request.content_length or 0
+    while len(data) <= limit_bytes >= declared_bytes:
+        if not (piece := await request.content.readany()):
+            return bytes(data)
         data += piece
-        if len(data) > limit_bytes:
-            raise web.HTTPRequestEntityTooLarge(max_size=limit_bytes, actual_size=len(data))
-    return bytes(data)
+    raise BodyLarge(
+        f"body: it has {max(len(data), declared_bytes)} bytes or more (limit {limit_bytes}); send "
+        "less in one call"
+    )
 
 
 def check_cluster(request: web.Request, ours: str) -> None:
@@ -115,6 +118,11 @@ def query_time(request: web.Request, name: str) -> datetime | None:
         raise Invalid(f"{name}: {text!r} is not a time in ISO 8601") from None
 
 
+def query_start(request: web.Request) -> int:
+    """From which item on the query asks for a page; 0 = from the first."""
+    return query_number(request, "start", 0, most=COUNT_ANY)
+
+
 def query_count(request: web.Request) -> int | None:
     """How many items the query asks for, which may be any number; None = all of them."""
     text = request.query.get("count", "")
@@ -122,12 +130,13 @@ def query_count(request: web.Request) -> int | None:
 
 
 def query_filter(request: web.Request) -> ListFilter:
-    """The terms of `q`, `label:key=value` or words, and `search`, which is a word too."""
+    """The terms of `q`, `label:key=value`, `is:dev` or words, and `search`, which is a word too."""
     terms = request.query.get("q", "").split()
     named = [term.removeprefix("label:") for term in terms if term.startswith("label:")]
-    labels = {key: value for key, _, value in (term.partition("=") for term in named)}
+    labels = [(key, value) for key, _, value in (term.partition("=") for term in named)]
     words = [term for term in terms if not term.startswith(("label:", "is:"))]
     # No database keeps it, so no name has it; PostgreSQL refuses to compare with it.
     if any("\0" in text for text in (*terms, request.query.get("search", ""))):
         raise Invalid("q and search: they contain a NUL character; leave it out")
-    return ListFilter(labels, [*words, *filter(None, [request.query.get("search", "")])])
+    words += filter(None, [request.query.get("search", "")])
+    return ListFilter(labels, words, dev="is:dev" in terms)

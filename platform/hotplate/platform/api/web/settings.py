@@ -26,6 +26,8 @@ class ApiSettings:
     """By which the world reaches the API; empty = as each caller did."""
     trusted_proxies: tuple[str, ...] = ()
     """Addresses and networks of proxies whose word on callers is believed."""
+    cluster_token: str = field(default="", repr=False)
+    """By which control planes and gateways know each other; empty = there are no others."""
     cluster: str = "default"
     """What the client calls cluster: the name of this installation in its answers."""
     outcome_wait_s: float = 20.0

@@ -21,7 +21,10 @@ log = logging.getLogger("hotplate.gateway")
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--routes", help="file of routes to serve, without a control plane")
-    parser.add_argument("--control-plane", help="URL of the control plane to serve for")
+    parser.add_argument(
+        "--control-plane",
+        help="URL of the control plane to serve for; URL,URL of several, of which one acts",
+    )
     parser.add_argument("--token-file", help="file with the cluster's and operators' tokens")
     flags.add_metrics_token(parser)
     parser.add_argument("--state", help="folder for the control plane's last routes")

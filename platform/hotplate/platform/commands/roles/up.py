@@ -19,6 +19,12 @@ from hotplate.platform.processes.terminal import Terminal
 def add_flags(parser: argparse.ArgumentParser) -> None:
     flags.add_platform(parser)
     parser.add_argument(
+        "--control-planes",
+        type=int,
+        metavar="N",
+        help="how many control planes there are, 1 or 2: one acts, the other takes over (1)",
+    )
+    parser.add_argument(
         "--admin-token-file",
         help="file with the token to log in with (DATA/admin-token, made at first start)",
     )

@@ -1,5 +1,5 @@
-"""The tokens that gateways let in to protected deployments: read when they have changed, and noted
-when they were used."""
+"""The tokens that gateways and agents know, those of callers of protected deployments and those for
+the metrics: read when they have changed, and noted when they were used."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
+from hotplate.machine.access.metrics_reader import MetricsReader
 from hotplate.platform.controller.gateways.route_links import Tokens
 from hotplate.platform.errors import StoreFailed
 from hotplate.platform.store.parts import Store
@@ -18,14 +19,21 @@ RETRY_S = 2.0
 
 
 class EndpointTokens:
-    def __init__(self, store: Store, wake: Callable[[], None]) -> None:
-        """`wake` is called when they are to be read."""
+    def __init__(
+        self,
+        store: Store,
+        wake: Callable[[], None],
+        readers_read: Callable[[Sequence[MetricsReader]], None],
+    ) -> None:
+        """`wake` is called when they are to be read, `readers_read` with those for the metrics."""
         self._store = store
         self._wake = wake
+        self._readers_read = readers_read
         self._stale = True
         self._noting: set[asyncio.Task[None]] = set()
         self.accepted: Tokens | None = None
         """By organization; None until they were read: without them nobody may be let in."""
+        self.readers: tuple[MetricsReader, ...] = ()
 
     def changed(self) -> None:
         """They are others in the store now."""
@@ -38,10 +46,13 @@ class EndpointTokens:
             return
         self._stale = False
         try:
+            self.readers = await self._store.run(self._store.tokens.metrics_readers)
             self.accepted = await self._store.run(self._store.tokens.accepted)
         except StoreFailed as error:
             log.error("the tokens cannot be read: %s", error)
             asyncio.get_running_loop().call_later(RETRY_S, self.changed)
+        else:
+            self._readers_read(self.readers)
 
     def used(self, digests: Sequence[str]) -> None:
         """Notes that they were used. Nobody waits for it."""

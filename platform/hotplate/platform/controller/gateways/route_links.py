@@ -11,10 +11,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
 from aiohttp import WSCloseCode, WSMsgType, web
 
+from hotplate.machine.access.metrics_reader import MetricsReader
 from hotplate.serving.gateway.protocol.headers import FLEET_FIELD, GATEWAY_FIELD
 from hotplate.serving.gateway.protocol.routes import (
     AcceptedToken,
@@ -103,16 +105,21 @@ class RouteLinks:
             return RouteDemand()
         return next((demand for demand in reported if demand.owned), None)
 
-    def publish(self, routes: Sequence[Route], tokens: Tokens = NO_TOKENS) -> None:
-        """Put these routes in force, and the tokens that they take by organization, if they differ
-        from those that are."""
-        same = tuple(routes) == self._table.routes and tokens == self._table.tokens
-        if not self._known or not same:
+    def publish(
+        self,
+        routes: Sequence[Route],
+        tokens: Tokens = NO_TOKENS,
+        readers: Sequence[MetricsReader] = (),
+    ) -> None:
+        """Put these routes in force, the tokens that they take by organization, and those that show
+        metrics, if they differ from those that are."""
+        table = RouteTable(self._table.version, tuple(routes), tokens, tuple(readers))
+        if not self._known or table != self._table:
             self._known = True
             before, after = _by_name(self._table.routes), _by_name(routes)
             names = before.keys() | after.keys()
             altered = [name for name in names if before.get(name) != after.get(name)]
-            self._renew(self._table.version + 1, tuple(routes), tokens, altered)
+            self._renew(replace(table, version=table.version + 1), altered)
 
     def idle(self, replica: str) -> bool:
         """Whether the gateways confirmed, after they were told to drain it, that nothing runs."""
@@ -199,11 +206,9 @@ class RouteLinks:
             if self._known:
                 await line.socket.send_json(self._table.to_json())
 
-    def _renew(
-        self, version: int, routes: tuple[Route, ...], tokens: Tokens, altered: Iterable[str]
-    ) -> None:
-        self._table = RouteTable(version, routes, tokens)
-        self._altered |= dict.fromkeys(altered, version)
+    def _renew(self, table: RouteTable, altered: Iterable[str]) -> None:
+        self._table = table
+        self._altered |= dict.fromkeys(altered, table.version)
         for line in self._lines:
             line.unsent.set()
 
@@ -216,8 +221,8 @@ class RouteLinks:
         stale = before is None and self._known and report.version == self._table.version
         if stale or report.version > self._table.version:
             # It has served for an earlier control plane on this data; go on from its number.
-            routes = self._table.routes
-            self._renew(report.version + 1, routes, self._table.tokens, _by_name(routes))
+            table = replace(self._table, version=report.version + 1)
+            self._renew(table, _by_name(table.routes))
         if report.used:
             self._used(report.used)
         if first:

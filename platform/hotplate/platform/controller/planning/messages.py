@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 
 from hotplate.deploy.engine import Replica, ReplicaState
 from hotplate.platform.notices import TRIED
-from hotplate.platform.store.records import Deployment
+from hotplate.platform.spec.bento_manifest import NamedDeployment
+from hotplate.platform.store.records import Deployment, DesiredState
 
 _OUTPUT = re.compile(r"; its log ends with: .*", re.DOTALL)
 _STEP = re.compile(r"The step .+ of building the environment .*", re.DOTALL)
@@ -82,6 +84,25 @@ def for_callers(reason: str) -> str:
 def without_folders(text: str) -> str:
     """The text with each path of the host's file system reduced to the name of its file."""
     return _FOLDERS.sub("…/", text)
+
+
+def uncallable(
+    named: Sequence[NamedDeployment], wanted: Mapping[str, DesiredState], cluster: str
+) -> str:
+    """Which of the deployments that a bento names cannot be called; empty = all can. `wanted` has
+    those that there are in its organization; `cluster` is the name of this installation."""
+    reasons = []
+    for each in named:
+        if each.cluster not in ("", cluster):
+            reasons.append(
+                f"{each.name!r} in cluster {each.cluster!r}, and this installation is {cluster!r}"
+            )
+        elif each.name not in wanted:
+            reasons.append(f"{each.name!r}, which does not exist: deploy it")
+        elif wanted[each.name] is not DesiredState.RUNNING:
+            reasons.append(f"{each.name!r}, which was terminated: deploy or update it")
+    more = f" (and {len(reasons) - 1} more that cannot be called)" if len(reasons) > 1 else ""
+    return f"it calls the deployment {reasons[0]}{more}" if reasons else ""
 
 
 def counted(replicas: int) -> str:

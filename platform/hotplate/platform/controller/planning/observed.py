@@ -36,6 +36,8 @@ class Observed:
     """The limit of each workload; one without an allocation has no limit."""
     unserved: str = ""
     """Why the deployment cannot be called, e.g. another program listens on its port."""
+    uncallable: str = ""
+    """Which deployment that its bento names cannot be called, and why; empty = all can."""
     now: float = 0.0
     """Unix seconds."""
     worse: str = ""
@@ -65,3 +67,5 @@ class RolloutVerdict:
     outcome: RolloutOutcome
     reason: str
     log_tail: tuple[str, ...] = ()
+    unbuilt: bool = False
+    """Whether it failed because its environment could not be built."""

@@ -158,13 +158,13 @@ def _start_failure(replica: Replica, service: Service, age_s: float) -> RolloutV
     if replica.ready_at is not None:
         return None
     reason = f"service '{service.name}' cannot start: {replica.reason}"
-    if replica.state is ReplicaState.FAILED:
-        return RolloutVerdict(RolloutOutcome.FAILED, reason, replica.log_tail)
-    attempts = ended_attempts(replica)
-    late = attempts > 0 and age_s > service.workload.cold_start_timeout_s
-    if attempts < START_ATTEMPTS and not late:
-        return None
-    return RolloutVerdict(RolloutOutcome.FAILED, f"{reason} (attempt {attempts})", replica.log_tail)
+    if replica.state is not ReplicaState.FAILED:
+        attempts = ended_attempts(replica)
+        late = attempts > 0 and age_s > service.workload.cold_start_timeout_s
+        if attempts < START_ATTEMPTS and not late:
+            return None
+        reason += f" (attempt {attempts})"
+    return RolloutVerdict(RolloutOutcome.FAILED, reason, replica.log_tail, replica.unbuilt)
 
 
 def ended_attempts(replica: Replica) -> int:

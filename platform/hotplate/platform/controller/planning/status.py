@@ -14,6 +14,9 @@ from hotplate.platform.store.records import Revision, RolloutOutcome
 
 NO_REQUESTS = "no requests"
 """The reason of a deployment that sleeps because nobody calls it."""
+FAILED = "failed"
+UNBUILT = "image-build-failed"
+"""As BentoCloud says that there is nothing to run: the environment could not be built."""
 _DOWN = (ReplicaState.STOPPING, ReplicaState.FAILED)
 
 
@@ -27,10 +30,12 @@ def status_of(
     `phase`: of the roll-out that is under way.
 
     A code space whose code fails only says so in its sentence: `bentoml code` gives up at `failed`
-    and `unhealthy`, and the next save is to repair it.
+    and the like, and the next save is to repair it.
     """
     status, reason = _status_of(observed, verdict, desired, phase)
-    if observed.deployment.dev and status in ("failed", "unhealthy"):
+    if observed.uncallable:
+        reason = f"{reason}; {observed.uncallable}"
+    if observed.deployment.dev and status in (FAILED, UNBUILT, "unhealthy"):
         serves = observed.deployment.serving is not None
         return "running" if serves else "deploying", reason
     return status, reason
@@ -45,9 +50,11 @@ def _status_of(
     deployment = observed.deployment
     latest = deployment.latest
     if verdict is not None and verdict.outcome is RolloutOutcome.FAILED:
-        return "failed", failed(deployment, verdict.reason)
+        return UNBUILT if verdict.unbuilt else FAILED, failed(deployment, verdict.reason)
     if latest.outcome is RolloutOutcome.FAILED:
-        return "failed", failed(deployment, latest.reason)
+        # Each new revision begins as `deploying`: what is kept is of this one.
+        unbuilt = deployment.status == UNBUILT
+        return UNBUILT if unbuilt else FAILED, failed(deployment, latest.reason)
     if latest.outcome is RolloutOutcome.DEPLOYING and verdict is None:
         return "deploying", _waiting_for(observed, latest, phase)
     if observed.unserved:

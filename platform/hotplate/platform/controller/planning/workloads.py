@@ -16,7 +16,14 @@ from hotplate.platform.controller.planning.tenancy import ISOLATED, Tenancy
 from hotplate.platform.errors import Invalid
 from hotplate.platform.instance_type import InstanceType
 from hotplate.platform.spec.annotations import binary_of
-from hotplate.platform.spec.bento_manifest import entry_service
+from hotplate.platform.spec.bento_manifest import (
+    NamedDeployment,
+    called_services,
+    entry_service,
+    named_deployments,
+    services_run,
+)
+from hotplate.platform.spec.replica_keys import ReplicaKeys
 from hotplate.platform.spec.service_config import merged
 from hotplate.platform.spec.system_packages import refused, skipped
 from hotplate.platform.store.records import Artifact, Deployment, Revision
@@ -71,6 +78,8 @@ class WorkloadRules:
     """The URL at which callers reach a deployment."""
     secret: Callable[[Revision], str] = lambda revision: ""
     """The secret with which the services of a revision call each other through the gateway."""
+    keys: ReplicaKeys = field(default_factory=ReplicaKeys)
+    """With which replicas call deployments that their bentos name."""
 
 
 def services_of(
@@ -88,8 +97,9 @@ def services_of(
 def _described(manifest: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     """A bento's services, the entry service first; a bento that lists none has only that one."""
     entry = entry_service(manifest)
-    named = [service for service in manifest.get("services") or () if service.get("name")]
-    return sorted(named, key=lambda service: service["name"] != entry) or [{"name": entry}]
+    return sorted(services_run(manifest), key=lambda service: service["name"] != entry) or [
+        {"name": entry}
+    ]
 
 
 def called_by(services: Sequence[Service], callers: Iterable[str]) -> set[str]:
@@ -119,11 +129,7 @@ def _service(
     overrides = settings.get("config_overrides") or {}
     config = merged(described.get("config") or {}, overrides)
     has_tasks = entry and bool(task_paths(revision.bento.manifest))
-    dependencies = tuple(
-        dependency["service"]
-        for dependency in described.get("dependencies") or ()
-        if dependency.get("service")
-    )
+    dependencies = tuple(called_services(described))
     secret = rules.secret(revision)
     policy = rules.policy(settings.get("scaling") or {}, slots(config, has_tasks).number)
     if deployment.dev:
@@ -136,6 +142,7 @@ def _service(
         bento_manifest=revision.bento.files,
         models=tuple(Model(m.repository.name, m.version, m.files) for m in models if m.files),
         entry=entry,
+        owner=deployment.organization.owner,
         env=_env(revision, settings),
         secrets=tuple(revision.config.get("secrets") or ()),
         cloud=cloud_variables(deployment.name, rules.namespace, rules.url(deployment)),
@@ -144,6 +151,7 @@ def _service(
         depends={
             n: calling_url(rules.dependency_host, revision.ports[n], secret) for n in dependencies
         },
+        calls=tuple(n.name for n in callable_deployments(revision.bento.manifest, rules)),
         resources=rules.ceiling.cap(_resources(settings, config, rules)),
         request_timeout_s=timeout_s,
         **_limits(settings, config),
@@ -157,6 +165,13 @@ def _service(
         port=0 if entry else revision.ports[name],
         secret=secret,
     )
+
+
+def callable_deployments(
+    manifest: Mapping[str, Any], rules: WorkloadRules
+) -> list[NamedDeployment]:
+    """The deployments that a bento names and that may be of this installation."""
+    return [n for n in named_deployments(manifest) if n.cluster in ("", rules.namespace)]
 
 
 def _settings_of(revision: Revision, service: str) -> Mapping[str, Any]:

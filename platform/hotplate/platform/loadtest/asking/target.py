@@ -115,7 +115,7 @@ def _of(item: Mapping[str, Any]) -> LoadTarget:
             f"{name} is {item['wanted']} and answers nobody: start it with "
             f"'bentoml deployment start {name}'"
         )
-    if status == "failed":
+    if status in ("failed", "image-build-failed"):
         raise Conflict(f"{name} has failed{reason}: 'hotplate status {name}' shows why")
     if item["serving"] is None:
         raise Conflict(f"{name} does not serve yet, it is {status}{reason}: wait until it does")

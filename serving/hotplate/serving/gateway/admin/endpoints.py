@@ -14,10 +14,12 @@ from aiohttp import web
 from aiohttp.typedefs import Middleware
 
 from hotplate.machine.access.bearer import TokenCheck
+from hotplate.machine.access.metrics_check import PATH, MetricsCheck
+from hotplate.machine.access.metrics_page import answer
 from hotplate.machine.access.middleware import Handler, refuse_cross_site
 from hotplate.machine.access.own_hosts import OwnHosts
 from hotplate.machine.address import Address
-from hotplate.serving.gateway.admin.metrics import exposition, registry_of
+from hotplate.serving.gateway.admin.metrics import registry_of
 from hotplate.serving.gateway.admin.queue_page import describe
 from hotplate.serving.gateway.all_routes import Gateway
 from hotplate.serving.gateway.compiled import is_used
@@ -43,9 +45,11 @@ class Admin:
     ) -> None:
         """`describe_source` says where the routes come from, for `/healthz`. Requests need `token`,
         except to ask whether the gateway is alive; empty = they need none. `metrics_token` is a
-        second one for the metrics; None = metrics need none."""
-        self._check = TokenCheck(token, metrics_token)
+        second one for the metrics, beside those of the gateway's readers; None = metrics need
+        none."""
+        self._check = TokenCheck(token)
         self._gateway = gateway
+        self._metrics_check = MetricsCheck(token, metrics_token, gateway.readers)
         self._describe_source = describe_source
         self._address = ("", 0)
         self._port = 0
@@ -59,7 +63,7 @@ class Admin:
     def _app(self, *checks: Middleware) -> web.Application:
         app = web.Application(middlewares=checks)
         app.router.add_get("/healthz", self._healthz)
-        app.router.add_get("/metrics", self._metrics)
+        app.router.add_get(PATH, self._metrics)
         app.router.add_get("/deployments/{name:.+}/queue", self._queue)
         return app
 
@@ -122,7 +126,7 @@ class Admin:
 
     async def _authorize(self, handler: Handler, request: web.Request) -> web.StreamResponse:
         """Checks the token. Without it only the health is shown, and nothing else."""
-        if self._check.admits(request):
+        if request.path == PATH or self._check.admits(request):
             return await handler(request)
         if request.path == "/healthz":
             return web.json_response({"status": "ok"})
@@ -151,10 +155,7 @@ class Admin:
         return {"gateway": fleet.id, "peers": list(fleet.peers), "owners": owners}
 
     async def _metrics(self, request: web.Request) -> web.Response:
-        return web.Response(
-            body=exposition(self._registry),
-            headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"},
-        )
+        return answer(request, self._metrics_check, self._registry)
 
     async def _queue(self, request: web.Request) -> web.Response:
         name = request.match_info["name"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry
 from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,
@@ -45,10 +45,6 @@ def registry_of(routes: Callable[[], Iterable[RouteServer]]) -> CollectorRegistr
     registry = CollectorRegistry()
     registry.register(GatewayCollector(routes))
     return registry
-
-
-def exposition(registry: CollectorRegistry) -> bytes:
-    return generate_latest(registry)
 
 
 def _requests(routes: Iterable[RouteServer]) -> Iterator[Metric]:

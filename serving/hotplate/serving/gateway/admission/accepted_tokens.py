@@ -19,17 +19,18 @@ class AcceptedTokens:
     """Those of one gateway."""
 
     def __init__(self) -> None:
-        self._tokens: dict[str, dict[str, AcceptedToken]] = {}
-        """By organization and digest."""
+        self._tokens: dict[str, dict[str, list[AcceptedToken]]] = {}
+        """By organization and digest; one that is good for some deployments is there for each."""
         self._used: set[str] = set()
         self._said_at: dict[str, float] = {}
 
     def install(self, tokens: Mapping[str, Sequence[AcceptedToken]]) -> None:
         """Replaces all of them."""
-        self._tokens = {
-            organization: {token.digest: token for token in accepted}
-            for organization, accepted in tokens.items()
-        }
+        self._tokens = {}
+        for organization, accepted in tokens.items():
+            by_digest = self._tokens.setdefault(organization, {})
+            for token in accepted:
+                by_digest.setdefault(token.digest, []).append(token)
         known = {digest for accepted in self._tokens.values() for digest in accepted}
         self._said_at = {d: at for d, at in self._said_at.items() if d in known}
 
@@ -38,10 +39,8 @@ class AcceptedTokens:
 
         How long it takes says nothing of a token: a guess does not choose its digest.
         """
-        token = self._tokens.get(organization, {}).get(digest)
-        if token is None or (token.deployment and token.deployment != deployment):
-            return False
-        if token.expires_at is not None and token.expires_at <= wall:
+        found = self._tokens.get(organization, {}).get(digest, ())
+        if not any(_is_good(token, deployment, wall) for token in found):
             return False
         if wall - self._said_at.get(digest, -USE_S) >= USE_S:
             self._said_at[digest] = wall
@@ -52,3 +51,9 @@ class AcceptedTokens:
         """The digests of those that were used and of which that was not said lately."""
         used, self._used = tuple(sorted(self._used)), set()
         return used
+
+
+def _is_good(token: AcceptedToken, deployment: str, wall: float) -> bool:
+    if token.deployment and token.deployment != deployment:
+        return False
+    return token.expires_at is None or token.expires_at > wall

@@ -51,6 +51,7 @@ from hotplate.serving.gateway.errors import (
 )
 from hotplate.serving.gateway.http1.request_head import RequestHead
 from hotplate.serving.gateway.limits import Limits
+from hotplate.serving.gateway.protocol.headers import REPLICA_KEY
 from hotplate.serving.gateway.protocol.priority import USUAL_PRIORITY
 from hotplate.serving.gateway.protocol.routes import Route
 
@@ -65,6 +66,7 @@ TOKEN_SENT = (
     "'Authorization: Bearer <token>' with one of the scope 'endpoint', which "
     "'bentoml api-token create NAME --scope endpoint' makes"
 )
+_REPLICA_KEY = REPLICA_KEY.encode()
 TASK_READS = frozenset({(b"GET", b"status"), (b"GET", b"get"), (b"PUT", b"cancel")})
 
 
@@ -144,11 +146,20 @@ def admit_again(
 def takes_authorization(route: Route, request: RequestHead) -> bool:
     """Whether a replica gets the request's `Authorization`, which otherwise is for the gateway
     only."""
-    if route.relayed:
-        return True
-    if route.protected:
-        return False
-    return not (request.authorization and is_the_secret(route, request.authorization))
+    return route.relayed or not is_for_gateways(route, request)
+
+
+def is_for_gateways(route: Route, request: RequestHead) -> bool:
+    """Whether the request's `Authorization` is for gateways alone: what opens a protected route, a
+    revision's secret, or the key of a replica, which may call more than this deployment."""
+    if route.protected or not request.authorization:
+        return route.protected
+    return _is_replicas(request.authorization) or is_the_secret(route, request.authorization)
+
+
+def _is_replicas(authorization: bytes) -> bool:
+    scheme, _, token = authorization.partition(b" ")
+    return scheme.lower() == b"bearer" and token.lstrip().startswith(_REPLICA_KEY)
 
 
 def pickle_refused() -> PickleRefused:

@@ -12,6 +12,9 @@ TASK_ID = b"hotplate-task-id"
 """Tells our worker which task it runs; only a gateway sends it."""
 SECRET = b"hotplate-secret"
 """The secret of the services of one revision, which call each other; it never reaches user code."""
+REPLICA_KEY = "hotplate-replica."
+"""What the key begins with by which a replica calls other deployments: a bearer token that no other
+replica gets to see."""
 DUE = b"hotplate-due"
 """From a gateway to the owner of a route: when the response is due, in seconds of the machine's
 monotonic clock, for a request that waited with an earlier owner."""

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
+from hotplate.machine.access.metrics_reader import MetricsReader
 from hotplate.serving.gateway.protocol.cors_rules import Cors
 from hotplate.serving.gateway.protocol.version_shares import VersionShare
 
@@ -156,6 +157,8 @@ class RouteTable:
     routes: tuple[Route, ...] = ()
     tokens: Mapping[str, tuple[AcceptedToken, ...]] = field(default_factory=dict)
     """By organization, for routes with `tokens_of`."""
+    readers: tuple[MetricsReader, ...] = ()
+    """The tokens for the metrics."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -163,6 +166,7 @@ class RouteTable:
             "version": self.version,
             "routes": tuple(map(_route_json, self.routes)),
             "tokens": {name: tuple(map(_fields, tokens)) for name, tokens in self.tokens.items()},
+            "readers": tuple(map(_fields, self.readers)),
         }
 
     @staticmethod
@@ -172,7 +176,8 @@ class RouteTable:
             name: tuple(AcceptedToken(**token) for token in accepted)
             for name, accepted in data.get("tokens", {}).items()
         }
-        return RouteTable(data["version"], routes, tokens)
+        readers = tuple(map(MetricsReader.from_json, data.get("readers", ())))
+        return RouteTable(data["version"], routes, tokens, readers)
 
 
 @dataclass(frozen=True)

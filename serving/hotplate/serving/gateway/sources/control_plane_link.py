@@ -13,6 +13,7 @@ from typing import Any
 import aiohttp
 
 from hotplate.serving.gateway.all_routes import Gateway
+from hotplate.serving.gateway.protocol.control_planes import LEADER_FIELD, ControlPlanes
 from hotplate.serving.gateway.protocol.headers import FLEET_FIELD, GATEWAY_FIELD
 from hotplate.serving.gateway.protocol.routes import RouteTable
 from hotplate.serving.gateway.sources.last_table import TableFile
@@ -24,6 +25,11 @@ BACKOFF_S = (0.1, 2.0)
 """First and longest pause before connecting again."""
 HEARTBEAT_S = 20.0
 """A control plane that vanished without a notice is noticed after this."""
+HEARTBEAT_OF_SEVERAL_S = 6.0
+"""The same where another one may act by then: within half as long again, before a term of 10 s of
+the one that has stopped is over."""
+HANDSHAKE_S = 5.0
+"""One that was stopped still accepts connections, and says nothing on them."""
 MAX_TABLE_BYTES = 64 << 20
 
 
@@ -39,13 +45,14 @@ class ControlPlaneLink:
         file: TableFile,
         reports: ReportSchedule,
         *,
-        url: str,
+        planes: ControlPlanes,
         token: str,
     ) -> None:
-        """The gateway notifies `reports` of each change of its demand."""
+        """The gateway notifies `reports` of each change of its demand. `planes` follows the control
+        plane that acts: another one turns the line away."""
         self._gateway = gateway
         self._file = file
-        self._url = url.rstrip("/") + "/internal/gateway"
+        self._planes = planes
         self._headers = {"Authorization": f"Bearer {token}"}
         if gateway.fleet is not None:
             self._headers[GATEWAY_FIELD] = gateway.fleet.id
@@ -70,7 +77,7 @@ class ControlPlaneLink:
 
     async def run(self) -> None:
         """Connects, and connects again, until cancelled."""
-        pause, longest = BACKOFF_S
+        pause, longest = BACKOFF_S[0], BACKOFF_S[1] / self._planes.count
         async with aiohttp.ClientSession(headers=self._headers) as session:
             while True:
                 try:
@@ -78,14 +85,20 @@ class ControlPlaneLink:
                     pause = BACKOFF_S[0]
                 except (aiohttp.ClientError, OSError) as error:
                     if pause == BACKOFF_S[0]:  # once, not with every try
-                        log.warning("control plane %s: %s; it is tried again", self._url, error)
+                        url = self._planes.url
+                        log.warning("control plane %s: %r; it is tried again", url, error)
+                    self._planes.try_next(_leader_in(error))
                 await asyncio.sleep(pause)
                 pause = min(longest, pause * 2)
 
     async def _connect(self, session: aiohttp.ClientSession) -> None:
-        async with session.ws_connect(
-            self._url, heartbeat=HEARTBEAT_S, max_msg_size=MAX_TABLE_BYTES
-        ) as socket:
+        async with asyncio.timeout(HANDSHAKE_S):
+            socket = await session.ws_connect(
+                f"{self._planes.url}/internal/gateway",
+                heartbeat=HEARTBEAT_S if self._planes.count == 1 else HEARTBEAT_OF_SEVERAL_S,
+                max_msg_size=MAX_TABLE_BYTES,
+            )
+        try:
             self._reports.connected = True
             self._reports.request()
             reader = asyncio.create_task(self._read(socket))
@@ -99,6 +112,8 @@ class ControlPlaneLink:
                     task.cancel()
                     with contextlib.suppress(asyncio.CancelledError, OSError, aiohttp.ClientError):
                         await task
+        finally:
+            await socket.close()
 
     async def _read(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         """Takes tables. The first of a connection is in force whatever its version, because the
@@ -142,3 +157,10 @@ class ControlPlaneLink:
             report = replace(self._gateway.report(), used=self._gateway.tokens.take_used())
             if self._reports.take_if_changed(report):
                 await socket.send_json(report.to_json(asyncio.get_running_loop().time()))
+
+
+def _leader_in(error: Exception) -> str:
+    """Which control plane acts, as one says that turns us away; empty = it says nothing."""
+    if isinstance(error, aiohttp.WSServerHandshakeError) and error.headers is not None:
+        return str(error.headers.get(LEADER_FIELD, ""))
+    return ""

@@ -13,6 +13,7 @@ import aiohttp
 
 from hotplate.serving.gateway.admission.task_routes import DOCS, TaskCall
 from hotplate.serving.gateway.errors import TasksAway
+from hotplate.serving.gateway.protocol.control_planes import ControlPlanes
 from hotplate.serving.gateway.protocol.frames import LENGTH_BYTES, frame_head
 from hotplate.serving.gateway.protocol.headers import TASK_ID
 from hotplate.serving.gateway.protocol.priority import USUAL_PRIORITY
@@ -67,9 +68,9 @@ class Submission(Protocol):
 class ControlPlaneClient:
     """A client for one gateway process, which the control plane knows by its `id`."""
 
-    def __init__(self, *, url: str, token: str) -> None:
+    def __init__(self, *, planes: ControlPlanes, token: str) -> None:
         self.id = secrets.token_hex(8)
-        self._url = url.rstrip("/") + "/internal/"
+        self._planes = planes
         self._session = aiohttp.ClientSession(
             headers={"Authorization": f"Bearer {token}"},
             timeout=TIMEOUT,
@@ -141,7 +142,7 @@ class ControlPlaneClient:
         """Receives, until the connection ends, the tasks to run and those that are no longer
         wanted; `waiting` wait here already. Raises what is in `AWAY`."""
         async with self._session.ws_connect(
-            self._url + "tasks/line",
+            f"{self._planes.url}/internal/tasks/line",
             params={"gateway": self.id},
             heartbeat=HEARTBEAT_S,
             max_msg_size=0,
@@ -159,7 +160,8 @@ class ControlPlaneClient:
     async def _post(
         self, path: str, params: Mapping[str, str], body: AsyncIterator[bytes] | None = None
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        async with self._session.post(self._url + path, params=params, data=body) as response:
+        url = f"{self._planes.url}/internal/{path}"
+        async with self._session.post(url, params=params, data=body) as response:
             yield response
 
 

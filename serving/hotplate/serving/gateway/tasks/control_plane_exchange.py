@@ -7,6 +7,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
 from hotplate.serving.gateway.admission.cors import answer_lines
+from hotplate.serving.gateway.admission.gate import is_for_gateways
 from hotplate.serving.gateway.admission.task_routes import DOCS, TaskCall
 from hotplate.serving.gateway.admission.terms import Terms
 from hotplate.serving.gateway.errors import GatewayError, ShareFull, TasksAway
@@ -101,7 +102,7 @@ class TaskExchange(Exchange):
                 self.request,
                 self.request_id,
                 self._call,
-                with_authorization=not route.protected,
+                with_authorization=not is_for_gateways(route, self.request),
             )
         )
 

@@ -1,4 +1,4 @@
-"""The files of one environment: `<environments>/<organization>/<digest>/`.
+"""The files of one environment: `<environments>/<owner>/<digest>/`.
 
     ready          which attempt has succeeded, and from which interpreter it was made; written last
     taken          the same of an environment that another node has built
@@ -13,6 +13,7 @@ an environment is and what it runs on is never read from files that they have wr
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import uuid
@@ -89,10 +90,21 @@ class EnvironmentFolder:
         self.path.mkdir(parents=True, exist_ok=True)
         self.log.touch()
 
-    def note_ready(self, attempt: str, interpreter: Path) -> None:
-        """Records that the environment is ready."""
+    def built(self) -> tuple[float | None, float | None]:
+        """When the environment was ready (Unix seconds), and how long its build took (seconds);
+        None for what is not known."""
+        for name in ("ready", "taken"):
+            with suppress(OSError, ValueError, TypeError):
+                ready_at = (self.path / name).stat().st_mtime
+                build_s = self._read(name).get("build_s")
+                return ready_at, None if build_s is None else float(build_s)
+        return None, None
+
+    def note_ready(self, attempt: str, interpreter: Path, build_s: float | None = None) -> None:
+        """Records that the environment is ready, and how long its build took."""
         self.note_modules(BASICS)
-        self._write("ready", {"attempt": attempt, "interpreter": str(interpreter)})
+        took = {} if build_s is None else {"build_s": f"{build_s:.3f}"}
+        self._write("ready", {"attempt": attempt, "interpreter": str(interpreter), **took})
 
     def note_taken(self, manifest: str, found: ReadyEnvironment) -> None:
         self.path.mkdir(parents=True, exist_ok=True)
@@ -124,6 +136,15 @@ class EnvironmentFolder:
 def attempts(root: Path) -> list[Path]:
     """The folders of all builds that have begun below the folder of all environments."""
     return [path for path in root.glob("*/*/*") if path.is_dir() and not path.is_symlink()]
+
+
+def oldest_at(owner: Path) -> float:
+    """When the oldest of an organization's environments was made, Unix seconds; infinity where
+    there is none."""
+    times = [
+        path.stat().st_mtime for name in ("ready", "taken") for path in owner.glob(f"*/{name}")
+    ]
+    return min(times, default=math.inf)
 
 
 def organization_folder(organization: str) -> str:

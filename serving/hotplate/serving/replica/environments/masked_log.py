@@ -41,40 +41,55 @@ class Mask:
             if len(text) >= LINE_BYTES:
                 self._long.setdefault(text[:LINE_BYTES], []).append(text)
         self._held = b""
+        self._spans: list[tuple[int, int]] = []
+        """Where texts stand in what is held; in order, and those that overlap as one."""
 
     def feed(self, data: bytes) -> bytes:
         """What may be shown after these further bytes; the end waits where a text may begin."""
-        self._held += data
-        spans = list(_merged(sorted(self._found())))
+        self._look_for_texts_in(data)
         end = self._beginning()
-        for begin, after in reversed(spans):
-            if begin < end < after:
-                end = begin
+        for begin, after in reversed(self._spans):
+            if after <= end:
+                break
+            end = min(begin, end)
         if len(self._held) - end > HELD_BYTES:
             end = len(self._held)
-        return self._shown(spans, end)
+        return self._shown(end)
 
     def rest(self) -> bytes:
         """What may be shown of the end."""
-        return self._shown(list(_merged(sorted(self._found()))), len(self._held))
+        return self._shown(len(self._held))
 
-    def _shown(self, spans: list[tuple[int, int]], end: int) -> bytes:
+    def _shown(self, end: int) -> bytes:
         shown, at = [], 0
-        for begin, after in spans:
+        for begin, after in self._spans:
             if after <= end:
                 shown += [self._held[at:begin], MASK]
                 at = after
         shown.append(self._held[at:end])
         self._held = self._held[end:]
+        self._spans = [(begin - end, after - end) for begin, after in self._spans if after > end]
         return b"".join(shown)
 
-    def _found(self) -> Iterator[tuple[int, int]]:
+    def _look_for_texts_in(self, data: bytes) -> None:
+        """Only where a text may end in the new data: all that is held may be long."""
+        first = max(0, len(self._held) - self._longest + 1)
+        self._held += data
+        while self._spans and self._spans[-1][0] >= first:
+            self._spans.pop()  # they are found again
+        for begin, after in sorted(self._found(first)):
+            if self._spans and begin < self._spans[-1][1]:
+                earlier, end = self._spans.pop()
+                begin, after = earlier, max(end, after)
+            self._spans.append((begin, after))
+
+    def _found(self, first: int) -> Iterator[tuple[int, int]]:
         held = self._held
         if self._short is not None:
-            for match in self._short.finditer(held):
+            for match in self._short.finditer(held, first):
                 yield match.span(1)
         if self._long:
-            for begin in range(len(held) - LINE_BYTES + 1):
+            for begin in range(first, len(held) - LINE_BYTES + 1):
                 for text in self._long.get(held[begin : begin + LINE_BYTES], ()):
                     if held.startswith(text, begin):
                         yield begin, begin + len(text)
@@ -88,20 +103,6 @@ class Mask:
                 if len(text) > len(end) and text.startswith(end):
                     return begin
         return len(self._held)
-
-
-def _merged(spans: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Those that overlap as one; sorted."""
-    last: tuple[int, int] | None = None
-    for begin, end in spans:
-        if last is not None and begin < last[1]:
-            last = last[0], max(last[1], end)
-            continue
-        if last is not None:
-            yield last
-        last = begin, end
-    if last is not None:
-        yield last
 
 
 def _pieces(text: str) -> Iterator[bytes]:

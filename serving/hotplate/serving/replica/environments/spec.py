@@ -11,7 +11,7 @@ from typing import Any
 from blake3 import blake3
 
 from hotplate.serving.replica.environments.interpreter import is_version
-from hotplate.serving.replica.errors import BentoUnusable
+from hotplate.serving.replica.errors import EnvironmentFailed
 from hotplate.serving.replica.secret_values import SecretSet
 
 SPEC_VERSION = "2"
@@ -53,21 +53,21 @@ def read_spec(
     """The spec of an unpacked bento; `image` is the mapping of that name in its `bento.yaml`. Of
     `secrets` their versions are part of the digest, and no value.
 
-    Raises `BentoUnusable` for requirements that only the machine that built the bento can meet.
+    Raises `EnvironmentFailed` for requirements that only the machine that built the bento can meet.
     """
     lines = _requirements(bento)
     for line in lines:
         if _OTHER_MACHINES_FILE.search(line):
-            raise BentoUnusable(
+            raise EnvironmentFailed(
                 f"The requirement {line!r} is a file on the machine that built the bento; "
                 "install that package from a package index there, or put its wheel in the "
                 "project's wheels/ folder, and build the bento again."
             )
     python_version = str(image.get("python_version") or "")
     if not python_version:
-        raise BentoUnusable("The bento names no Python version (image.python_version).")
+        raise EnvironmentFailed("The bento names no Python version (image.python_version).")
     if not is_version(python_version):
-        raise BentoUnusable(
+        raise EnvironmentFailed(
             f"The bento's Python version (image.python_version) {python_version[:60]!r} is none; "
             "build it again with one such as 3.11."
         )
@@ -98,18 +98,18 @@ def _requirements(bento: Path) -> list[str]:
         with (bento / REQUIREMENTS).open("rb") as file:
             content = file.read(REQUIREMENTS_BYTES + 1)
     except FileNotFoundError:
-        raise BentoUnusable(
+        raise EnvironmentFailed(
             f"The bento has no {REQUIREMENTS}; build it with bentoml 1.4 or newer."
         ) from None
     if len(content) > REQUIREMENTS_BYTES:
-        raise BentoUnusable(
+        raise EnvironmentFailed(
             f"The bento's {REQUIREMENTS} has more than {REQUIREMENTS_BYTES >> 20} MiB; build the "
             "bento with fewer requirements."
         )
     try:
         text = content.decode()
     except UnicodeDecodeError as error:
-        raise BentoUnusable(f"The bento's {REQUIREMENTS} is no text: {error}") from None
+        raise EnvironmentFailed(f"The bento's {REQUIREMENTS} is no text: {error}") from None
     lines = (_COMMENT.sub("", line).strip() for line in text.splitlines())
     return [line for line in lines if line]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable, Set
 from dataclasses import dataclass
@@ -18,16 +19,20 @@ class Use:
     """Unix seconds."""
 
 
-def removable(uses: Iterable[Use], wanted: Set[str], spare: int) -> dict[str, str]:
-    """The environments that may be removed, with the reason: those that no `wanted` bento uses. The
-    `spare` ones that were used last stay, because the next deploy is often like one of the last,
-    and to build them again takes long."""
+def removable(
+    uses: Iterable[Use], wanted: Set[str], spare: int, used_before: float = math.inf
+) -> dict[str, str]:
+    """The environments that may be removed, with the reason: those that no `wanted` bento uses, and
+    that were used last before that moment (Unix seconds). The `spare` ones that were used last
+    stay, because the next deploy is often like one of the last, and to build them again takes
+    long."""
     idle = sorted(
         (use for use in uses if not use.bentos & wanted),
         key=lambda use: (-use.last_at, use.environment),
     )
     reason = f"no deployment uses it, and {spare} that nobody uses were used later"
-    return {use.environment: reason for use in idle[max(0, spare) :]}
+    last = idle[max(0, spare) :]
+    return {use.environment: reason for use in last if use.last_at < used_before}
 
 
 class Usage:
@@ -36,11 +41,14 @@ class Usage:
     def __init__(self, root: Path) -> None:
         self._root = root
 
-    def note(self, environment: str, bento: str) -> None:
-        """Records that the bento uses the environment now."""
+    def note(self, environment: str, bento: str) -> bool:
+        """Records that the bento uses the environment now; whether it does so for the first
+        time."""
         folder = self._root / environment
         folder.mkdir(parents=True, exist_ok=True)
+        first = not (folder / bento).exists()
         (folder / bento).touch()
+        return first
 
     def forget(self, environment: str) -> None:
         """Removes the records of an environment."""

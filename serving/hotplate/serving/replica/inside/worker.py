@@ -51,6 +51,7 @@ from hotplate.serving.replica.inside.patches.hooks import (
     set_client_address,
     wrap_applications,
 )
+from hotplate.serving.replica.inside.patches.named_deployments import look_up_while_serving
 from hotplate.serving.replica.inside.patches.pickles import read_pickles_of
 from hotplate.serving.replica.inside.patches.readiness import answer_for_itself
 from hotplate.serving.replica.inside.patches.siblings import Siblings
@@ -112,6 +113,7 @@ def become(job: Job, worker: int = 1, gate: int | None = None) -> int:
     running = Running(worker, job["workers"], job.get("running"))
     siblings = Siblings(job["depends"])
     answer_for_itself(siblings)
+    look_up_while_serving()
     read_pickles_of(siblings)
     if siblings.any:
         siblings.hide_secrets()

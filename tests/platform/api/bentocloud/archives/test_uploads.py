@@ -59,6 +59,32 @@ async def test_a_first_part_that_begins_no_archive_is_refused_while_it_comes(
         await cloud.call("PATCH", f"{MODEL}/complete_multipart_upload", body)
 
 
+async def test_who_goes_on_with_an_upload_is_told_which_parts_have_arrived(cloud: Cloud) -> None:
+    await cloud.register("model", "bert", "1")
+    tar = tar_of(MODEL_FILES)
+    pieces = [tar[:200_000], tar[200_000:400_000], tar[400_000:]]
+    upload_id, done = await cloud.send_parts(MODEL, pieces[:2])
+    begun = await cloud.call("PATCH", f"{MODEL}/start_multipart_upload")
+    assert begun["upload_id"] == upload_id
+    assert [(part["part_number"], part["size_bytes"]) for part in begun["parts"]] == [
+        (1, 200_000),
+        (2, 200_000),
+    ]
+    assert [part["etag"] for part in begun["parts"]] == [part["etag"].strip('"') for part in done]
+    body = {"upload_id": upload_id, "part_number": 3}
+    signed = await cloud.call("PATCH", f"{MODEL}/presign_multipart_upload_url", body)
+    etag = await put(signed["presigned_upload_url"], pieces[2])
+    parts = [*begun["parts"], {"part_number": 3, "etag": etag}]
+    await cloud.call(
+        "PATCH", f"{MODEL}/complete_multipart_upload", {"upload_id": upload_id, "parts": parts}
+    )
+    await until(lambda: uploaded(cloud))
+
+
+async def uploaded(cloud: Cloud) -> bool:
+    return bool((await cloud.call("GET", MODEL))["upload_status"] == "success")
+
+
 async def test_unused_strings_are_empty_and_the_manifest_comes_back_as_it_was_sent(
     cloud: Cloud,
 ) -> None:

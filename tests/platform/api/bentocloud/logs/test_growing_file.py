@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from hotplate.deploy.process.logfile import trim
 from hotplate.platform.api.bentocloud.logs.growing_file import PIECE_BYTES, GrowingFile
 
 
@@ -65,3 +66,29 @@ def test_a_long_log_comes_in_pieces(tmp_path: Path) -> None:
     file.read()
     path.write_bytes(b"x" * (PIECE_BYTES + 1))
     assert [len(file.read()), len(file.read()), file.read()] == [PIECE_BYTES, 1, ""]
+
+
+def test_one_that_is_cut_goes_on_where_it_was_read_to(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_text("".join(f"line {n}\n" for n in range(1000)))
+    file = GrowingFile(path, lines=1)
+    assert file.read() == "line 999\n"
+    with path.open("a") as log:
+        log.write("unread\n")
+    trim(path, max_bytes=2000, kept_bytes=1000)
+    assert [file.read(), file.read()] == ["unread\n", ""]
+
+
+def test_one_of_which_unread_lines_were_cut_away_is_read_from_its_note(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_text("old\n" * 3000)
+    file = GrowingFile(path)
+    file.read()
+    path.write_text("hotplate: this log had grown\nnew\n")
+    assert file.read() == "hotplate: this log had grown\nnew\n"
+
+
+def test_all_of_one_is_read_where_nobody_says_how_much(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_text("line\n" * 100)
+    assert GrowingFile(path).read() == "line\n" * 100

@@ -32,7 +32,7 @@ class DownloadRoutes:
         artifact = await named(self._kind, self._artifacts, request)
         if artifact.hugging_face:
             return web.json_response(views.artifact(artifact))
-        url = await self._transfers.url(request, "get", self._files(artifact))
+        url = await self._transfers.url(request, "get", artifact, self._files(artifact))
         return web.json_response(views.artifact(artifact, download_url=url))
 
     async def download(self, request: web.Request) -> web.StreamResponse:

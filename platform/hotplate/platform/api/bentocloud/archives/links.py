@@ -26,6 +26,9 @@ class SignedLink:
     """The part's number; 0 for `get`."""
     expires_at: float
     """Unix seconds."""
+    version_id: int = 0
+    version_uid: str = ""
+    """The version of a bento or model that it is about: it opens nothing once that is gone."""
 
 
 def sign(link: SignedLink, key: bytes) -> str:

@@ -16,8 +16,9 @@ from hotplate.cache.tarballs import archive
 from hotplate.platform.api.bentocloud.archives.links import SignedLink, sign, verify
 from hotplate.platform.api.bentocloud.archives.spooling import spool
 from hotplate.platform.api.web.settings import ApiSettings
-from hotplate.platform.errors import Conflict
+from hotplate.platform.errors import Conflict, LinkExpired, NotFound
 from hotplate.platform.store.parts import Store
+from hotplate.platform.store.records import Artifact
 
 logger = logging.getLogger("hotplate.api")
 
@@ -39,13 +40,20 @@ class Transfers:
         self._sending = asyncio.Semaphore(settings.downloads_at_once)
 
     def routes(self) -> list[web.RouteDef]:
-        return [web.put(PATH + "{link}", self.put), web.get(PATH + "{link}", self.get)]
+        return [
+            web.put(PATH + "{link}", self.put),
+            web.get(PATH + "{link}", self.get),
+            web.route("*", PATH + "{link}", self.refuse),
+        ]
 
-    async def url(self, request: web.Request, action: str, subject: str, part: int = 0) -> str:
-        """A URL on the address by which the caller reaches us."""
+    async def url(
+        self, request: web.Request, action: str, artifact: Artifact, subject: str, part: int = 0
+    ) -> str:
+        """A URL on the address by which the caller reaches us, good as long as the version is
+        there."""
         expires_at = datetime.now(UTC).timestamp() + self._settings.link_life_s
         key = await self._store.run(self._store.identities.key, KEY)
-        link = sign(SignedLink(action, subject, part, expires_at), key)
+        link = sign(SignedLink(action, subject, part, expires_at, artifact.id, artifact.uid), key)
         return f"{self._settings.origin(request)}{PATH}{link}"
 
     async def put(self, request: web.Request) -> web.Response:
@@ -74,8 +82,12 @@ class Transfers:
             raise error
 
     async def get(self, request: web.Request) -> web.StreamResponse:
-        """`GET` of a signed URL: the tar of a manifest. Raises LinkExpired."""
+        """`GET` of a signed URL: the tar of a manifest. Raises LinkExpired and NotFound."""
         return await self.send(request, (await self._link(request, "get")).subject)
+
+    async def refuse(self, request: web.Request) -> web.StreamResponse:
+        """Any other method. Raises LinkExpired."""
+        raise LinkExpired(f"no transfer URL is for {request.method:.20}; ask for one to GET or PUT")
 
     async def send(self, request: web.Request, files: str) -> web.StreamResponse:
         """The tar of a manifest, made on the fly; waits while too many others are sent."""
@@ -102,7 +114,11 @@ class Transfers:
     async def _link(self, request: web.Request, action: str) -> SignedLink:
         key = await self._store.run(self._store.identities.key, KEY)
         now = datetime.now(UTC).timestamp()
-        return verify(request.match_info["link"], action, key, now)
+        link = verify(request.match_info["link"], action, key, now)
+        exists = self._store.artifacts.exists
+        if not await self._store.run(exists, link.version_id, link.version_uid):
+            raise NotFound("the bento or model of the transfer URL was deleted; push it again")
+        return link
 
     async def _pieces(self, manifest: Manifest) -> AsyncIterator[bytes]:
         pieces = archive.pack(manifest, self._blobs)

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager, suppress
 from hotplate.cache.errors import BadArchive, CacheError
 from hotplate.cache.manifest import Manifest
 from hotplate.cache.store.blobs import BlobStore
+from hotplate.cache.store.holds import Hold
 from hotplate.cache.tarballs import archive
 from hotplate.cache.tarballs.archive_limits import ArchiveLimits
 from hotplate.platform.errors import Invalid, StoreFailed
@@ -41,8 +42,6 @@ class Unpacking:
         # Of their own: archives of many files would leave no thread for anybody else's question.
         self._threads = ThreadPoolExecutor(UNPACKED_AT_ONCE, "unpacking")
         self._jobs: dict[int, asyncio.Task[Artifact]] = {}
-        self._turn = asyncio.Lock()
-        """Held during a standstill."""
 
     def start(self, upload: UploadRecord, parts: Sequence[int]) -> None:
         """Unpacks these parts, in this order."""
@@ -54,12 +53,6 @@ class Unpacking:
     def busy(self, artifact_id: int) -> bool:
         """Whether an upload of the version is being unpacked."""
         return artifact_id in self._jobs
-
-    @asynccontextmanager
-    async def standstill(self) -> AsyncIterator[bool]:
-        """Whether nothing is being unpacked; what is to be waits until the block is left."""
-        async with self._turn:
-            yield not self._jobs
 
     async def wait(self, artifact: Artifact, timeout_s: float) -> Artifact:
         """The version after its job, or as it is after `timeout_s`.
@@ -106,13 +99,14 @@ class Unpacking:
 
     async def _unpack(self, upload: UploadRecord, parts: Sequence[int]) -> Artifact:
         artifact = upload.artifact
-        async with self._turn:
-            pass  # whoever waits for it is among the jobs already, so the next standstill is none
+        loop = asyncio.get_running_loop()
         try:
-            loop = asyncio.get_running_loop()
-            files, size_bytes = await loop.run_in_executor(
-                self._threads, self._take_apart, upload, parts
-            )
+            async with holding(self._blobs) as hold:  # until the files have a name
+                files, size_bytes = await loop.run_in_executor(
+                    self._threads, self._take_apart, upload, parts, hold
+                )
+                uploads = self._store.uploads
+                finished = await self._store.run(uploads.finish, artifact.id, files, size_bytes)
         except (BadArchive, Invalid) as error:
             await self.fail(upload, str(error))
             raise
@@ -120,15 +114,16 @@ class Unpacking:
             reason = str(error) if isinstance(error, CacheError) else "unpacking it failed"
             await self._note_failure(artifact, reason)
             raise
-        finished = await self._store.run(self._store.uploads.finish, artifact.id, files, size_bytes)
         await self.drop(upload)
         return finished
 
-    def _take_apart(self, upload: UploadRecord, parts: Sequence[int]) -> tuple[str, int]:
-        pieces = self._blobs.read_parts(upload.id, parts)
+    def _take_apart(
+        self, upload: UploadRecord, parts: Sequence[int], hold: Hold
+    ) -> tuple[str, int]:
+        pieces = hold.during(self._blobs.read_parts(upload.id, parts))
         manifest = archive.unpack(pieces, self._blobs, self._limits)
         _check_description(upload.artifact, manifest, self._blobs)
-        return self._blobs.put_manifest(manifest), manifest.size_bytes
+        return self._blobs.replace_manifest(manifest), manifest.size_bytes
 
     def _done(self, key: int, task: asyncio.Task[Artifact]) -> None:
         if self._jobs.get(key) is task:
@@ -136,6 +131,19 @@ class Unpacking:
         error = None if task.cancelled() else task.exception()
         if error is not None and not isinstance(error, CacheError | Invalid):
             logger.error("unpacking failed", exc_info=error)
+
+
+@asynccontextmanager
+async def holding(blobs: BlobStore) -> AsyncIterator[Hold]:
+    """Nothing is removed from the store meanwhile. Raises CacheError."""
+    hold = blobs.hold()
+    entering = asyncio.create_task(asyncio.to_thread(hold.__enter__))
+    try:
+        yield await asyncio.shield(entering)
+    finally:
+        await asyncio.wait({entering})
+        with suppress(CacheError):  # it is over by itself
+            await asyncio.to_thread(hold.__exit__)
 
 
 def _check_description(artifact: Artifact, manifest: Manifest, blobs: BlobStore) -> None:

@@ -83,14 +83,21 @@ class UploadRoutes:
         """`PATCH …/presign_upload_url`: the version with a URL for the whole tar."""
         artifact = await self._named(request)
         upload = await self._store.run(self._store.uploads.open, artifact.id)
-        url = await self._transfers.url(request, "put", upload.id, 1)
+        url = await self._transfers.url(request, "put", artifact, upload.id, 1)
         return web.json_response(views.artifact(artifact, upload_url=url))
 
     async def start_parts(self, request: web.Request) -> web.Response:
-        """`PATCH …/start_multipart_upload`: the version with the `upload_id` of its parts."""
+        """`PATCH …/start_multipart_upload`: the version with the `upload_id` of its parts, and
+        those that have arrived: who goes on with an upload need not send them again."""
         artifact = await self._named(request)
         upload = await self._store.run(self._store.uploads.open, artifact.id)
-        return web.json_response(views.artifact(artifact, upload_id=upload.id))
+        arrived = await asyncio.to_thread(self._blobs.parts, upload.id)
+        parts = [
+            {"part_number": number, "size_bytes": size_bytes, "etag": etag}
+            for number, (size_bytes, etag) in arrived.items()
+        ]
+        answer = views.artifact(artifact, upload_id=upload.id)
+        return web.json_response(answer | {"parts": parts})
 
     async def presign_part(self, request: web.Request) -> web.Response:
         """`PATCH …/presign_multipart_upload_url`: a URL for one part of an upload.
@@ -104,7 +111,7 @@ class UploadRoutes:
         if number is None:
             raise Invalid("part_number: it is missing")
         await self._store.run(self._store.uploads.touch, upload.id)
-        url = await self._transfers.url(request, "put", upload.id, number)
+        url = await self._transfers.url(request, "put", artifact, upload.id, number)
         answer = views.artifact(artifact, upload_url=url, upload_id=upload.id)
         return web.json_response(answer)
 

@@ -12,15 +12,20 @@ from hotplate.machine.foreign_folder import open_file
 
 PIECE_BYTES = 256 << 10
 """Read at a time; also how far back the last lines are looked for."""
+OVERLAP_BYTES = 4 << 10
+"""So much of what was read is looked for in a file that was cut."""
 
 
 class GrowingFile:
-    """Its last lines first, then whatever is new. It may come into being later, or be replaced."""
+    """Its last lines first, or all of it, then whatever is new. It may come into being later, be
+    replaced, or be cut: in place, to its last part."""
 
-    def __init__(self, path: Path, lines: int) -> None:
-        """`lines` is how many of those that are there already are read."""
+    def __init__(self, path: Path, lines: int | None = None) -> None:
+        """`lines` is how many of those that are there already are read; None = all."""
         self._path = path
         self._lines = lines
+        self._read = b""
+        """The last bytes that were read, by which it is found how far a file was that was cut."""
         self._file = -1
         self._opened: tuple[int, int] = (0, 0)
         """Device and inode."""
@@ -28,9 +33,13 @@ class GrowingFile:
 
     def read(self) -> str:
         """What is new, of at most 256 KiB; "" where there is nothing. No character is cut."""
-        data = os.read(self._file, PIECE_BYTES) if self._file >= 0 else b""
+        data = self._next()
+        if not data and self._file >= 0 and self._find_place():
+            data = self._next()
         if not data and self._reopen():
-            data = self._last_lines()
+            data = self._next() if self._lines is None else self._last_lines(self._lines)
+            self._lines = None  # what replaces it is new
+        self._read = (self._read + data)[-OVERLAP_BYTES:]
         return printable(self._decoder.decode(data))
 
     def close(self) -> None:
@@ -38,6 +47,22 @@ class GrowingFile:
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
+
+    def _next(self) -> bytes:
+        return os.read(self._file, PIECE_BYTES) if self._file >= 0 else b""
+
+    def _find_place(self) -> bool:
+        """Whether the file was cut: then its next read is of what was not read yet, or of all of
+        it where even that is gone in part."""
+        size = os.fstat(self._file).st_size
+        if size >= os.lseek(self._file, 0, os.SEEK_CUR):
+            return False
+        content = os.pread(self._file, size, 0)
+        at = content.rfind(self._read) if self._read else -1
+        if at < 0:
+            self._decoder.reset()
+        os.lseek(self._file, at + len(self._read) if at >= 0 else 0, os.SEEK_SET)
+        return True
 
     def _reopen(self) -> bool:
         """Whether there is a file that was not read yet."""
@@ -49,12 +74,13 @@ class GrowingFile:
                 self.close()
                 self._file, self._opened = file, found
                 self._decoder.reset()
+                self._read = b""
                 return True
             os.close(file)
         return False
 
-    def _last_lines(self) -> bytes:
+    def _last_lines(self, lines: int) -> bytes:
         size = os.fstat(self._file).st_size
         os.lseek(self._file, max(0, size - PIECE_BYTES), os.SEEK_SET)
         data = os.read(self._file, PIECE_BYTES)
-        return b"".join(data.splitlines(keepends=True)[-self._lines :])
+        return b"".join(data.splitlines(keepends=True)[-lines:])

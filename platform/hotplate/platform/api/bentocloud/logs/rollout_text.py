@@ -10,14 +10,14 @@ from hotplate.platform.api.bentocloud.logs.growing_file import GrowingFile
 from hotplate.platform.controller.interface import Rollout
 
 REMEMBERED_LINES = 100
+PIECES_MAX = 16
+"""Of a build's log in one look: 4 MiB."""
 
 
 class RolloutText:
-    """The text between two looks at a roll-out, line by line."""
+    """The text between two looks at a roll-out, line by line; of builds, from their first line."""
 
-    def __init__(self, lines: int) -> None:
-        """`lines` is how many of a log that is there already are told."""
-        self._lines = lines
+    def __init__(self) -> None:
         self._files: dict[str, GrowingFile] = {}
         self._reason = ""
         self._ends_line = True
@@ -32,7 +32,7 @@ class RolloutText:
             pieces.append(self._own_line(f"hotplate: {rollout.reason}"))
         for log in rollout.build_logs:
             if log not in self._files:
-                self._files[log] = GrowingFile(Path(log), self._lines)
+                self._files[log] = GrowingFile(Path(log))
         if rollout.failed:
             known = set(self._shown)
             lines = [line for line in rollout.log_tail if line not in known]
@@ -44,9 +44,9 @@ class RolloutText:
             file.close()
 
     def _printed(self, file: GrowingFile, *, whole: bool) -> str:
-        text = file.read()
-        while whole and (more := file.read()):
-            text += more
+        text, pieces = file.read(), 1
+        while (whole or pieces < PIECES_MAX) and (more := file.read()):
+            text, pieces = text + more, pieces + 1
         if text:
             self._ends_line = text.endswith("\n")
             self._shown.extend(text.splitlines())

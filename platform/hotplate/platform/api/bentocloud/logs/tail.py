@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from aiohttp import WSMsgType, web
 
 from hotplate.deploy.errors import UnknownReplica
-from hotplate.deploy.process.printable import printable
+from hotplate.platform.api.bentocloud.logs.growing_file import GrowingFile
 from hotplate.platform.api.bentocloud.logs.pods import BUILDER
 from hotplate.platform.api.bentocloud.logs.rollout_text import RolloutText
 from hotplate.platform.api.bentocloud.logs.sockets import PARTING_S, message, opened, parted
@@ -25,7 +25,6 @@ from hotplate.platform.api.bentocloud.rollout_watchers import RolloutWatchers
 from hotplate.platform.api.web.requests import COUNT_MAX, organization
 from hotplate.platform.controller.interface import UNSEEN, ControllerApi, Rollout
 from hotplate.platform.errors import Invalid, NotFound, PlatformError
-from hotplate.platform.log_lines import fresh
 from hotplate.platform.spec.bento_manifest import service_names
 from hotplate.platform.spec.fields import Fields
 from hotplate.platform.store.deployments import Deployments
@@ -107,7 +106,7 @@ class Tail:
         replicas = self._controller.live(deployment.id)["replicas"]
         service = deployment.dev and replica in service_names(deployment.latest.bento.manifest)
         if not service and replica != BUILDER and replica not in (one["id"] for one in replicas):
-            raise NotFound(f"pod_name: deployment {name!r} has no replica {replica!r} now")
+            raise NotFound(f"pod_name: deployment {name!r:.80} has no replica {replica!r:.80} now")
         return LogSource(deployment.id, replica, min(lines, COUNT_MAX), is_service=service)
 
     async def _send(self, socket: web.WebSocketResponse, texts: AsyncGenerator[str, None]) -> None:
@@ -125,7 +124,7 @@ class Tail:
             await asyncio.gather(leaving, sending, return_exceptions=True)
 
     async def _rollout(self, source: LogSource) -> AsyncGenerator[str, None]:
-        text = RolloutText(source.lines)
+        text = RolloutText()
         try:
             while True:
                 rollout = self._controller.rollout(source.deployment_id)
@@ -143,42 +142,58 @@ class Tail:
 
     async def _service(self, source: LogSource) -> AsyncGenerator[str, None]:
         """What holds the code space up, its builds, and its replicas, until it ends."""
-        text, seen = RolloutText(source.lines), dict[str, list[str]]()
+        text, logs = RolloutText(), dict[str, GrowingFile]()
         try:
             while await self._is_wanted(source.deployment_id):
                 rollout = self._controller.rollout(source.deployment_id)
                 yield await asyncio.to_thread(text.next, replace(rollout, failed=False))
                 replicas = self._controller.live(source.deployment_id)["replicas"]
                 mine = [one["id"] for one in replicas if one["service"] == source.replica]
-                for replica in dict.fromkeys([*list(seen)[-1:], *mine]):
-                    with suppress(UnknownReplica):
-                        logs = await self._controller.logs(
-                            source.deployment_id, replica, source.lines
-                        )
-                        lines = logs.get(replica, [])
-                        new = fresh(seen.get(replica, []), lines)
-                        yield "".join(f"{printable(line)}\n" for line in new)
-                        seen[replica] = lines
+                for replica in mine:
+                    if replica not in logs:
+                        # Of those that come later, all is new.
+                        lines = None if logs else source.lines
+                        with suppress(UnknownReplica):
+                            path = self._controller.log_file(source.deployment_id, replica)
+                            logs[replica] = GrowingFile(path, lines)
+                for replica, log in list(logs.items()):
+                    async for piece in _all_of(log):
+                        yield piece
+                    if replica not in mine and replica != list(logs)[-1]:
+                        logs.pop(replica).close()
                 await asyncio.sleep(LOOK_S)
         finally:
             text.close()
+            for log in logs.values():
+                log.close()
 
     async def _is_wanted(self, deployment_id: int) -> bool:
         deployment = await self._deployments.run(self._deployments.get, deployment_id)
         return deployment is not None and deployment.wanted is DesiredState.RUNNING
 
     async def _replica(self, source: LogSource) -> AsyncGenerator[str, None]:
-        """Until it is gone."""
-        before: list[str] = []
-        while True:
-            logs = await self._controller.logs(source.deployment_id, source.replica, source.lines)
-            lines = logs.get(source.replica, [])
-            yield "".join(f"{printable(line)}\n" for line in fresh(before, lines))
-            before = lines
-            replicas = self._controller.live(source.deployment_id)["replicas"]
-            if source.replica not in [one["id"] for one in replicas]:
-                return
-            await asyncio.sleep(LOOK_S)
+        """Until it is gone, to its last line."""
+        try:
+            path = self._controller.log_file(source.deployment_id, source.replica)
+        except UnknownReplica as error:  # it has ended since it was asked for
+            raise NotFound(f"pod_name: {error}") from error
+        log = GrowingFile(path, source.lines)
+        try:
+            there = True
+            while there:
+                replicas = self._controller.live(source.deployment_id)["replicas"]
+                there = source.replica in [one["id"] for one in replicas]
+                async for piece in _all_of(log):
+                    yield piece
+                await asyncio.sleep(LOOK_S if there else 0)
+        finally:
+            log.close()
+
+
+async def _all_of(log: GrowingFile) -> AsyncGenerator[str, None]:
+    """What is new of it."""
+    while piece := await asyncio.to_thread(log.read):
+        yield piece
 
 
 async def _sent(socket: web.WebSocketResponse, texts: AsyncGenerator[str, None]) -> None:
