@@ -12,7 +12,6 @@ import importlib
 import json
 import signal
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from loadtests.harness.child_process import BenchmarkFailed
 from loadtests.harness.report import Row, json_of, machine, markdown_of, table_of
+from loadtests.harness.temporary_folder import temporary_folder
 
 FOLDER = Path(__file__).parent / "benchmarks"
 WIDTH = 200
@@ -77,11 +77,11 @@ async def _run(
         began = time.monotonic()
         title = benchmark.__doc__.partition("\n")[0]
         with (
-            tempfile.TemporaryDirectory(prefix=f"hotplate-{name}-") as folder,
+            temporary_folder(name) as folder,
             console.status(f"{name}: {title}"),
         ):
             try:
-                rows = await benchmark.measure(Path(folder), quick, *([part] if part else []))
+                rows = await benchmark.measure(folder, quick, *([part] if part else []))
             except BenchmarkFailed as error:
                 console.print(f"[red]{name} failed:[/] {error}", soft_wrap=True)
                 continue

@@ -11,7 +11,6 @@ import asyncio
 import importlib
 import json
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Protocol, cast
@@ -21,8 +20,12 @@ from rich.console import Console
 # Run as a file, as `python -m loadtests.storm` would be: imports start at the root.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from loadtests.harness.report import json_of, table_of
+from loadtests.harness.temporary_folder import temporary_folder
 from loadtests.harness.verdict import Verdict
 
+WIDTH = 160
+"""Columns of a table that goes into a file."""
 NAMES = sorted(path.stem for path in (Path(__file__).parent / "storms").glob("*.py"))
 
 
@@ -48,14 +51,15 @@ def main() -> int:
         command.add_argument("--json", type=Path, metavar="FILE", help="write the verdict there")
     flags = parser.parse_args()
     began = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix=f"hotplate-{flags.name}-") as folder:
+    with temporary_folder(flags.name) as folder:
         try:
-            verdict = asyncio.run(storms[flags.name].run(flags, Path(folder)))
+            verdict = asyncio.run(storms[flags.name].run(flags, folder))
         except KeyboardInterrupt:
             return 130
     show(title_of(storms[flags.name]), verdict, time.monotonic() - began)
     if flags.json is not None:
-        flags.json.write_text(json.dumps(vars(verdict), default=str))
+        said = vars(verdict) | {"rows": json_of(verdict.rows)}
+        flags.json.write_text(json.dumps(said, default=str))
     return 1 if verdict.broken else 0
 
 
@@ -64,9 +68,13 @@ def title_of(storm: Storm) -> str:
 
 
 def show(title: str, verdict: Verdict, lasted_s: float) -> None:
-    """Shows the figures, and then the guarantees that did not hold."""
+    """Shows the table, the figures, and then the guarantees that did not hold."""
     console = Console(highlight=False, soft_wrap=True)
-    console.print(f"[bold]{title}[/] ({lasted_s:.0f} s)")
+    if verdict.rows:
+        wide = Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH)
+        wide.print(table_of(title, verdict.rows, lasted_s))
+    else:
+        console.print(f"[bold]{title}[/] ({lasted_s:.0f} s)")
     for name, value in verdict.figures.items():
         shown = f"{value:.3g}" if isinstance(value, float) else value
         console.print(f"  {name:40} {shown}")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from loadtests.harness.report import Row
+
 
 @dataclass
 class Verdict:
@@ -13,6 +15,8 @@ class Verdict:
     """Name with its unit → value, in the order in which they are shown."""
     broken: list[str] = field(default_factory=list)
     """One sentence per guarantee that did not hold: what was expected, what was seen, where."""
+    rows: list[Row] = field(default_factory=list)
+    """Of a table, where the same was tried in several ways."""
 
     def expect(self, holds: bool, otherwise: str) -> None:
         """A guarantee that is broken where it does not hold; `otherwise` is its sentence."""

@@ -17,18 +17,9 @@ from loadtests.harness.child_process import BenchmarkFailed
 from loadtests.harness.verdict import Verdict
 from loadtests.systems.kitchens import kitchens
 from tests.support.patience import until
-from tests.support.services.bentos import KITCHEN
+from tests.support.services.bentos import SIMMERING
 from tests.support.services.calling import Tasks
 
-SOURCE = (
-    KITCHEN
-    + """
-    @bentoml.task
-    async def simmer(self, seconds: float = 0.0) -> str:
-        await asyncio.sleep(seconds)
-        return "done"
-"""
-)
 _SYNC = re.compile(r"^\d+ +(?P<at>\d+\.\d+) f(?:data)?sync\(\d+<(?P<path>[^>]*)>")
 """A line of `strace -f -ttt -y`."""
 
@@ -44,7 +35,7 @@ async def run(flags: argparse.Namespace, folder: Path) -> Verdict:
             "this storm needs strace: install it (Debian: apt-get install strace)"
         )
     verdict = Verdict()
-    async with kitchens(folder, source=SOURCE) as place:
+    async with kitchens(folder, source=SIMMERING) as place:
         url = await place.deploy("simmering", slots=4, min_replicas=1)
         tasks = Tasks(f"{url}/simmer")
         await tasks.reached(await tasks.submit(), "completed")

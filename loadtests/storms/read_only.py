@@ -73,7 +73,7 @@ async def _postgresql(
     folder: Path, verdict: Verdict
 ) -> AsyncIterator[tuple[FaultedPlatform, Fault]]:
     with postgresql.server() as url:
-        settings = f'database_url = "{postgresql.database(url)}"\n'
+        database = postgresql.database(url)
 
         @contextmanager
         def fault() -> Iterator[None]:
@@ -83,5 +83,5 @@ async def _postgresql(
             finally:
                 postgresql.set_read_only(url, False)
 
-        async with faulted_platform(folder, verdict, settings=settings) as trial:
+        async with faulted_platform(folder, verdict, database=database) as trial:
             yield trial, fault

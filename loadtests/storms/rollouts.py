@@ -14,11 +14,19 @@ from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from hotplate.platform.spec.deployment_config import STRATEGIES
 from loadtests.harness.verdict import Verdict
 from loadtests.systems.open_load import OpenLoad, open_load
+from loadtests.systems.rolling_changes import (
+    COOKING,
+    KEPT_UP,
+    REASONS,
+    ROLLED_S,
+    Change,
+    ended,
+    problem_of,
+    pushed,
+)
 from loadtests.systems.rolling_load import (
     PAIR,
     Caller,
@@ -31,16 +39,11 @@ from loadtests.systems.rolling_load import (
 from loadtests.systems.templates import SOON, ForkCount
 from tests.support.end_to_end.laptop import Laptop
 from tests.support.end_to_end.platform_process import Platform
-from tests.support.end_to_end.rough_client import Bento, RoughClient
-from tests.support.patience import until
+from tests.support.end_to_end.rough_client import RoughClient
 from tests.support.services.bentos import KITCHEN
 
-ROLLED_S = 120.0
 CONCURRENCIES = (1, 4)
 AT_RATE, AT_RATE_SLOTS = "kitchen-rate", 16
-COOKING = b'{"seconds": 0.02}'
-KEPT_UP = 0.98
-"""The least share of the rate that must have been asked."""
 CYCLE = (
     "bento",
     "same",
@@ -54,32 +57,15 @@ CYCLE = (
     "bento",
 )
 """The changes, repeated again and again; a good one follows each bad one."""
-REASONS = {"bad bento": "this one never starts", "bad environment": "uv pip install"}
-"""What the platform must say of a revision that cannot start."""
 SCALING = {"min_replicas": 1, "max_replicas": 3, "policy": {"scale_down_stabilization_window": 60}}
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rollouts", type=int, default=20, help="changes of each deployment (20)")
-    parser.add_argument(
-        "--strategy", choices=STRATEGIES, help="the deployment_strategy of all changes (none)"
-    )
     parser.add_argument("--rate", type=float, default=100.0, help="requests/s of one of them (100)")
     parser.add_argument(
         "--only", choices=("kitchen", "rate", "pair"), help="one service, one at a rate, one of two"
     )
-
-
-@dataclass(frozen=True)
-class Change:
-    """One update of a deployment, and its expected result."""
-
-    what: str
-    body: dict[str, Any]
-    fails_with: str = ""
-    """A part of the reason; empty = the revision must serve."""
-    same: bool = False
-    """No replica may start or end."""
 
 
 @dataclass
@@ -93,7 +79,6 @@ class Wanted:
     version: str = "v1"
     number: int = 0
     least: int = 1
-    strategy: str | None = None
 
     def changed(self, what: str) -> Change:
         if what == "bento":
@@ -104,7 +89,6 @@ class Wanted:
             self.least = 3 - self.least
         settings = {
             "scaling": {**SCALING, "min_replicas": self.least},
-            "deployment_strategy": self.strategy,
             "config_overrides": {"traffic": {"concurrency": self.concurrency}},
         }
         body = {
@@ -123,38 +107,21 @@ async def run(flags: argparse.Namespace, folder: Path) -> Verdict:
         async with RoughClient(platform) as rough:
             trial = Trial(platform, rough, folder / "load", flags.rollouts)
             if flags.only != "pair":
-                tags = await _pushed(laptop, rough, "kitchen", KITCHEN)
+                tags = await pushed(laptop, rough, "kitchen", KITCHEN)
                 for each in CONCURRENCIES if flags.only != "rate" else ():
-                    wanted = Wanted(tags, ("Kitchen",), each, strategy=flags.strategy)
+                    wanted = Wanted(tags, ("Kitchen",), each)
                     await trial.roll(f"kitchen-{each}", wanted, kitchen_callers)
                 if flags.only != "kitchen":
-                    wanted = Wanted(tags, ("Kitchen",), AT_RATE_SLOTS, strategy=flags.strategy)
+                    wanted = Wanted(tags, ("Kitchen",), AT_RATE_SLOTS)
                     await trial.roll(AT_RATE, wanted, short_caller, flags.rate)
             if flags.only in (None, "pair"):
-                tags = await _pushed(laptop, rough, "pair", PAIR)
-                wanted = Wanted(tags, ("Front", "Back"), 4, strategy=flags.strategy)
+                tags = await pushed(laptop, rough, "pair", PAIR)
+                wanted = Wanted(tags, ("Front", "Back"), 4)
                 await trial.roll("pair", wanted, pair_callers)
         await ForkCount(platform).show(trial.verdict)
         return trial.verdict
     finally:
         platform.destroy()
-
-
-async def _pushed(laptop: Laptop, rough: RoughClient, name: str, source: str) -> dict[str, str]:
-    """The tags of two good bentos, one whose service raises, one that cannot be installed."""
-    await laptop.build(name, source)
-    first = Bento.read(laptop.home / "bentos" / name / "v1")
-    raising = source + "\n\nraise RuntimeError('this one never starts')\n"
-    bentos = {
-        "v1": first,
-        "v2": first.changed(f"{name}-2", {"src/service.py": source.replace('"v1"', '"v2"')}),
-        "bad bento": first.changed(f"{name}-raising", {"src/service.py": raising}),
-        "bad environment": first.changed(
-            f"{name}-nowhere",
-            {"env/python/requirements.txt": "./wheels/nowhere-1.0-py3-none-any.whl\n"},
-        ),
-    }
-    return {what: await rough.push(bento) for what, bento in bentos.items()}
 
 
 @dataclass
@@ -178,7 +145,7 @@ class Trial:
         """Rolls a new deployment while the callers call, and others at a rate, if there is one."""
         body = {"name": name, **wanted.changed("").body}
         await self.rough.call("POST", "/api/v2/deployments", body)
-        await _ended(self.platform, name, 1)
+        await ended(self.platform, name, 1)
         url = await self.platform.url_of(name)
         async with AsyncExitStack() as stack:
             if rate_per_s:
@@ -220,8 +187,8 @@ class Trial:
             before = await self.platform.ask(name)
             await self.rough.call("PUT", f"/api/v2/deployments/{name}", change.body)
             number += not change.same
-            page = await _ended(self.platform, name, number)
-            if problem := _problem(change, before, page, number):
+            page = await ended(self.platform, name, number)
+            if problem := problem_of(change, before, page, number):
                 self.verdict.broken.append(f"{name}, {what}: {problem}")
             as_meant[what] += not problem
         return as_meant
@@ -238,35 +205,3 @@ class Trial:
             self.verdict.broken.append(f"{what}: {load.failed} failed: {load.failures[:3]}")
         if load.sent_per_s < KEPT_UP * load.rate_per_s:
             self.verdict.broken.append(f"{what}: only {load.sent_per_s:.1f}/s were sent")
-
-
-async def _ended(platform: Platform, name: str, number: int) -> dict[str, Any]:
-    """The deployment when the roll-out of revision `number` has ended and old replicas are gone."""
-    page: dict[str, Any] = {}
-
-    async def ended() -> bool:
-        page.update(await platform.ask(name))
-        serving = {replica["revision"] for replica in page["live"]["replicas"]}
-        steady = page["status"] in ("running", "failed") and len(serving) == 1
-        return steady and page["revision"] == number
-
-    try:
-        await until(ended, ROLLED_S)
-    except TimeoutError:
-        page["status"] = f"{page['status']} for {ROLLED_S:g} s"
-    return page
-
-
-def _problem(change: Change, before: dict[str, Any], page: dict[str, Any], number: int) -> str:
-    """What is not as expected; empty if all is."""
-    ids = [[replica["id"] for replica in each["live"]["replicas"]] for each in (before, page)]
-    if change.fails_with:
-        if page["status"] != "failed" or change.fails_with not in page["reason"]:
-            return f"it is {page['status']}: {page['reason']}"
-        if "keeps serving" not in page["reason"]:
-            return f"the reason does not say that the old revision serves: {page['reason']}"
-    elif page["status"] != "running":
-        return f"revision {number} is {page['status']}: {page['reason']}"
-    if change.same and ids[0] != ids[1]:
-        return f"replicas were {ids[0]} and are {ids[1]}"
-    return ""

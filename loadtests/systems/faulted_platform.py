@@ -180,10 +180,10 @@ class FaultedPlatform:
 
 @asynccontextmanager
 async def faulted_platform(
-    folder: Path, verdict: Verdict, environ: Mapping[str, str] | None = None, settings: str = ""
+    folder: Path, verdict: Verdict, environ: Mapping[str, str] | None = None, database: str = ""
 ) -> AsyncIterator[FaultedPlatform]:
-    """`environ` and `settings` are the platform's, as `kitchens` takes them."""
-    async with kitchens(folder, environ=environ, settings=settings) as place:
+    """`environ` and `database` are the platform's, as `kitchens` takes them."""
+    async with kitchens(folder, environ=environ, database=database) as place:
         await place.deploy("steady", **AWAKE)
         for name in ("sleeper", "turning"):
             await place.deploy(name)

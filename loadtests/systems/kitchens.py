@@ -71,12 +71,18 @@ async def kitchens(
     environ: Mapping[str, str] | None = None,
     settings: str = "",
     standby: str = "mode = 'off'",
+    database: str = "",
 ) -> AsyncIterator[Kitchens]:
     """In the empty folder. `source` is the bento's, whose service is `Kitchen`; `ports` is how many
     deployments can be made, `environ` the platform's, over ours; `settings` are lines of its
-    `hotplate.toml`, `standby` those of its section of that name."""
+    `hotplate.toml`, `standby` those of its section of that name, `database` is a URL."""
     platform = Platform(
-        folder / "data", ports=ports, environ=environ, settings=settings, standby=standby
+        folder / "data",
+        ports=ports,
+        environ=environ,
+        settings=settings,
+        standby=standby,
+        database=database,
     )
     try:
         await platform.start()

@@ -10,13 +10,16 @@ from typing import Any
 
 import aiohttp
 
+from hotplate.platform.spec.deployment_config import STRATEGIES
 from tests.support.control_plane.cloud import MODEL_MANIFEST, Refused, tar_of
 from tests.support.end_to_end.platform_process import Platform
 from tests.support.end_to_end.rough_client import RoughClient
+from tests.support.patience import until
 from tests.support.services.bentos import SLEEPY
 from tests.support.services.calling import call
 
 DEPLOYMENTS = "/api/v2/deployments"
+OUR_DEPLOYMENTS = "/api/v1/hotplate/deployments"
 TWO = {"Kitchen": {"scaling": {"min_replicas": 2, "max_replicas": 2}}}
 WORKERS = {"Kitchen": {"config_overrides": {"workers": 2}}}
 DONE_ALREADY = (404, 409)
@@ -118,13 +121,59 @@ class RetryingUser:
     async def update(self, name: str, services: dict[str, Any]) -> None:
         self.turns += 1
         turn = str(self.turns)
-        envs = [{"name": "TURN", "value": turn}]
-        body = {"bento": self.bento, "services": services, "envs": envs}
-        await self.ask("PUT", f"{DEPLOYMENTS}/{name}", body)
+        await self.ask("PUT", f"{DEPLOYMENTS}/{name}", self.body(services, turn))
         self.wanted[name].turn = turn
 
     async def roll_out(self) -> None:
         await self.update("steady", TWO)
+
+    async def restart(self) -> None:
+        await self.act("restart")
+
+    async def undo(self) -> None:
+        """Another revision, and back to the one before."""
+        before = self.wanted["steady"].turn
+        number = (await self.ask("GET", f"{OUR_DEPLOYMENTS}/steady"))["revision"]
+        await self.update("steady", {"Kitchen": {**TWO["Kitchen"], **self.any_strategy()}})
+        await self.act("undo", to=number)
+        self.wanted["steady"].turn = before
+
+    async def pause_and_resume(self) -> None:
+        await self.update("steady", {"Kitchen": {**TWO["Kitchen"], **self.any_strategy()}})
+        for action in ("pause", "resume"):
+            try:
+                await self.act(action)
+            except Refused as refused:  # the roll-out has ended already
+                if refused.status != 409:
+                    raise
+
+    async def promote(self) -> None:
+        """A version beside main, which becomes main once it is ready."""
+        path, turn = f"{DEPLOYMENTS}/steady", self.wanted["steady"].turn
+        self.turns += 1
+        version = self.body(TWO, str(self.turns)) | {"weight": 20}
+        body = self.body(TWO, turn) | {"canary": {"versions": {"next": version}}}
+        await self.ask("PUT", path, body)
+
+        async def ready() -> bool:
+            found = await self.ask("GET", f"{OUR_DEPLOYMENTS}/steady/rollout")
+            return any(each["version"] == "next" and each["ready"] for each in found["versions"])
+
+        await until(ready)
+        await self.act("promote", version="next")
+        self.wanted["steady"].turn = str(self.turns)
+
+    async def act(self, action: str, **fields: Any) -> None:
+        body = {"action": action, **fields}
+        await self.ask("POST", f"{OUR_DEPLOYMENTS}/steady/rollout", body)
+
+    def any_strategy(self) -> dict[str, str]:
+        return {"deployment_strategy": self.rng.choice(STRATEGIES)}
+
+    def body(self, services: dict[str, Any], turn: str) -> dict[str, Any]:
+        envs = [{"name": "TURN", "value": turn}]
+        labels = [{"key": "hotplate/ramp-s", "value": "1"}]
+        return {"bento": self.bento, "services": services, "envs": envs, "labels": labels}
 
     async def terminate_and_update(self) -> None:
         await self.ask("POST", f"{DEPLOYMENTS}/switch/terminate")
@@ -184,5 +233,9 @@ class RetryingUser:
             "scale up": self.scale_up,
             "drain": self.drain,
             "delete": self.delete,
+            "restart": self.restart,
+            "undo": self.undo,
+            "pause, resume": self.pause_and_resume,
+            "promote": self.promote,
             "terminate, update": self.terminate_and_update,
         }

@@ -13,6 +13,7 @@ from typing import Any
 import aiohttp
 
 from tests.support.services.bentos import IMAGE
+from tests.support.services.calling import Refused, Tasks
 
 ANSWER_S = 60.0
 PIECES = 20
@@ -88,6 +89,21 @@ def kitchen_callers(url: str) -> list[Caller]:
             raise Failed(f"a stream ended after {text.count('piece')} of {PIECES} pieces")
 
     return [*short_caller(url) * 2, long, stream]
+
+
+def task_caller(url: str) -> list[Caller]:
+    """One that submits a task and comes back for its result."""
+    tasks = Tasks(f"{url}/simmer")
+
+    async def simmer(_: aiohttp.ClientSession, load: Load) -> None:
+        try:
+            number = await tasks.submit(seconds=1.0)
+            await tasks.reached(number, "completed")
+        except (Refused, KeyError) as error:
+            raise Failed(f"a task was not completed: {error!r}") from None
+        load.versions.add((await tasks.file(number)).decode())
+
+    return [simmer]
 
 
 def pair_callers(url: str) -> list[Caller]:
