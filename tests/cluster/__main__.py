@@ -1,0 +1,55 @@
+"""A real Kubernetes on this machine, for tests.
+
+Its last line on standard output is the variable that kubectl, helm and the suite read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from tests.cluster.errors import TestClusterError
+from tests.cluster.installation import Installation
+from tests.cluster.layout import Layout
+from tests.cluster.machine import lacks
+
+_FAULTS = ("kill", "start", "stop", "cont", "cut", "mend")
+
+
+def main() -> int:
+    """The command; 1 with one sentence if it could not be done."""
+    arguments = _parser().parse_args()
+    cluster = Installation(Layout())
+    if (reason := lacks()) is not None:
+        print(reason)
+        return 1
+    try:
+        if arguments.command == "up":
+            for step in cluster.up(arguments.nodes, arguments.fake_nodes):
+                print(step, file=sys.stderr, flush=True)
+            print(f"export KUBECONFIG={cluster.layout.kubeconfig}")
+        elif arguments.command == "down":
+            cluster.down()
+        else:
+            getattr(cluster, arguments.command)(arguments.name)
+    except TestClusterError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tests.cluster", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    up = commands.add_parser("up", help="make the cluster, or what is missing of it")
+    up.add_argument("--nodes", type=int, default=2)
+    up.add_argument("--fake-nodes", type=int, default=0)
+    commands.add_parser("down", help="take it down")
+    for fault in _FAULTS:
+        parts = "NODE, apiserver, controllers, scheduler, etcd"
+        commands.add_parser(fault).add_argument("name", metavar="NAME", help=parts)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,49 @@
+"""What the test cluster asks of its own API server, by kubectl."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from tests.cluster.errors import TestClusterError
+from tests.cluster.layout import Layout
+
+_ASK_EVERY_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Kubectl:
+    """As the admin."""
+
+    layout: Layout
+
+    def __call__(self, *arguments: str, given: str | None = None) -> str:
+        """What the command printed; TestClusterError with its words if it fails."""
+        done = self._run(arguments, given)
+        if done.returncode:
+            raise TestClusterError(f"kubectl {arguments[0]}: {done.stderr.strip()}")
+        return done.stdout
+
+    def apply(self, objects: list[dict[str, Any]]) -> None:
+        """Makes the objects what they are to be."""
+        given = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
+        self("apply", "--server-side", "--force-conflicts", "--filename=-", given=given)
+
+    def wait(self, *arguments: str, timeout_s: float) -> None:
+        """Asks until the command succeeds; TestClusterError with its last words after that long."""
+        deadline = time.monotonic() + timeout_s
+        while (done := self._run(arguments, None)).returncode:
+            if time.monotonic() > deadline:
+                raise TestClusterError(f"kubectl {' '.join(arguments)}: {done.stderr.strip()}")
+            time.sleep(_ASK_EVERY_S)
+
+    def _run(
+        self, arguments: tuple[str, ...], given: str | None
+    ) -> subprocess.CompletedProcess[str]:
+        command = [str(self.layout.binaries / "kubectl"), f"--kubeconfig={self.layout.kubeconfig}"]
+        return subprocess.run(
+            [*command, *arguments], input=given, capture_output=True, text=True, check=False
+        )

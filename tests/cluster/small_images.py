@@ -1,0 +1,38 @@
+"""Images of one program and nothing else: a pod's first container, and a server for tests."""
+
+from __future__ import annotations
+
+import tarfile
+from pathlib import Path
+
+from tests.cluster.layout import Layout
+from tests.cluster.oci import Image
+
+SMALL_IMAGES = ("pause", "echo")
+_NOBODY = "65535"
+
+
+def image_name(program: str) -> str:
+    """As pods name it; it is never pulled."""
+    return f"hotplate.test/{program}:1"
+
+
+def ensure_image(layout: Layout, program: str) -> Path:
+    """The archive of the image of a program in `.cluster/bin`, written if that has changed."""
+    built = (layout.binaries / program).resolve()
+    archive = layout.images / f"{program}.tar"
+    layer = layout.images / f"{program}-{built.parent.name}.layer"
+    if not (archive.exists() and layer.exists()):
+        layout.images.mkdir(parents=True, exist_ok=True)
+        with tarfile.open(layer, "w") as content:
+            content.add(built, program, filter=_as_anybody)
+        Image(image_name(program), [layer], [f"/{program}"], user=_NOBODY).write(archive)
+    return archive
+
+
+def _as_anybody(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+    """Without what differs from machine to machine, so that the same program is the same image."""
+    entry.uid = entry.gid = entry.mtime = 0
+    entry.uname = entry.gname = ""
+    entry.mode = 0o755
+    return entry
