@@ -23,9 +23,11 @@ from hotplate.cache.errors import (
     VersionChanged,
 )
 from hotplate.cache.manifest import CHUNK_BYTES
+from hotplate.cache.tiers.durable_folder import PARTIAL
 from tests.support.cache.agents import agent
 from tests.support.cache.fakes import AgentProcess, random_bytes
 from tests.support.cache.web import WebServer
+from tests.support.patience import until
 
 WEIGHTS = random_bytes(CHUNK_BYTES + 5, 21)
 CONFIG = b'{"hidden_size": 8}'
@@ -144,8 +146,8 @@ async def test_what_is_damaged_is_named_dropped_and_comes_anew(tmp_path: Path, m
     url = f"file://{model}"
     async with agent(tmp_path / "data", arena_limit_bytes=0) as client:
         await client.pull(url)
-        damaged = await asyncio.to_thread(damage, tmp_path / "data" / "disk", len(WEIGHTS))
-        assert damaged == 1
+        disk = tmp_path / "data" / "disk"
+        assert await until(lambda: damage(disk, len(WEIGHTS))) == 1
         assert (await client.verify())["bad"] == [f"{url}/model.safetensors"]
         again = await client.pull(url)
         assert again["from_origin_bytes"] == len(WEIGHTS)
@@ -167,8 +169,9 @@ async def test_a_file_of_another_length_on_disk_is_damaged(
 
 
 def damage(folder: Path, size: int) -> int:
-    """Flips a bit of each file of that size; how many there were."""
-    found = [path for path in folder.iterdir() if path.stat().st_size == size]
+    """Flips a bit of each kept file of that size; how many there were."""
+    kept = [path for path in folder.iterdir() if not path.name.startswith(PARTIAL)]
+    found = [path for path in kept if path.stat().st_size == size]
     for path in found:
         path.chmod(0o644)
         with path.open("r+b") as file:
