@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -47,8 +47,14 @@ async def backend() -> AsyncIterator[Backend]:
         yield backend
 
 
-def deployment(name: str, port: int, *backends: Backend, concurrency: int = 1) -> str:
-    lines = [f'[[deployment]]\nname = "{name}"\nlisten = "127.0.0.1:{port}"']
+def deployment(
+    name: str, port: int, *backends: Backend, concurrency: int = 1, hosts: Sequence[str] = ()
+) -> str:
+    """With `hosts` the address is the file's: the first in it that has such."""
+    listen = f'listen = "127.0.0.1:{port}"'
+    lines = [f'[[deployment]]\nname = "{name}"', f"hosts = {list(hosts)}" if hosts else listen]
+    if hosts:
+        lines.insert(0, listen)
     for backend in backends:
         lines.append(f'[[deployment.replica]]\naddress = "{backend.address}"')
         lines.append(f"concurrency = {concurrency}")

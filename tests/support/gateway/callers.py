@@ -31,6 +31,7 @@ class Caller:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
         self.writer = writer
+        self.host = "model.test"
         self.trailers: list[bytes] = []
         """Of the last answer in chunks."""
 
@@ -42,7 +43,7 @@ class Caller:
         self, target: str, *, method: str = "GET", body: bytes | None = None, **headers: str
     ) -> None:
         """Sends a request; `x_y="v"` is the header `x-y: v`."""
-        lines = [f"{method} {target} HTTP/1.1", "Host: model.test"]
+        lines = [f"{method} {target} HTTP/1.1", f"Host: {self.host}"]
         lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
         if body is not None:
             lines.append(f"Content-Length: {len(body)}")

@@ -19,8 +19,15 @@ from hotplate.serving.gateway.fleet.membership import Fleet
 from hotplate.serving.gateway.limits import Limits
 from hotplate.serving.gateway.owner.ownership import Ownership
 from hotplate.serving.gateway.owner.peer_listener import PeerListener
-from hotplate.serving.gateway.protocol.routes import Change, DemandReport, Route, RouteTable
+from hotplate.serving.gateway.protocol.routes import (
+    SHARED,
+    Change,
+    DemandReport,
+    Route,
+    RouteTable,
+)
 from hotplate.serving.gateway.route_server import RouteServer
+from hotplate.serving.gateway.shared_listener import SharedListener
 from hotplate.serving.gateway.tasks.scheduler import TaskScheduler
 from hotplate.serving.gateway.telemetry.access_log import AccessLog
 
@@ -66,6 +73,8 @@ class Gateway:
         self.readers = MetricsReaders()
         """Who may read the metrics, as the last table had it."""
         self._servers: dict[str, RouteServer] = {}
+        self._shared: SharedListener | None = None
+        """Where routes with hosts are reached; None = no table has had such an address."""
         self._ownerships: dict[str, Ownership] = {}
         """The ownership of each deployment, where there may be several gateways."""
         self._peer_listener: PeerListener | None = None
@@ -79,6 +88,11 @@ class Gateway:
     def servers(self) -> list[RouteServer]:
         """All routes, in the table's order."""
         return list(self._servers.values())
+
+    @property
+    def _listening(self) -> list[RouteServer]:
+        """All that callers may be connected to."""
+        return self.servers if self._shared is None else [*self.servers, self._shared]
 
     def server(self, name: str) -> RouteServer | None:
         return self._servers.get(name)
@@ -127,6 +141,7 @@ class Gateway:
         for route in routes:
             if self._servers[route.name].error:
                 await self._serve(route)
+        await self._share(table.shared)
         self._stop(removed)  # versions, now that nothing more is given to them
         self._forget_ended()
         self.version = table.version
@@ -155,14 +170,14 @@ class Gateway:
         self._stopping = True
         if self.fleet is not None and grace_s:
             await self._retire(self.fleet)
-        for server in self.servers:
+        for server in self._listening:
             if not server.draining:
                 server.stop("This gateway stops; try again.")
         try:
             async with asyncio.timeout(grace_s):
                 await self._ended()
         except TimeoutError:
-            for server in self.servers:
+            for server in self._listening:
                 server.abandon()
         if self._looking is not None:
             self._looking.cancel()
@@ -194,6 +209,8 @@ class Gateway:
             return
         fleet.retire()
         inherited = [server for server in self.servers if fleet.rightful_owner(server.route.name)]
+        if self._shared is not None:
+            inherited.append(self._shared)
         listening = [(s.route.name, fd) for s in inherited for fd in s.callers.listener.descriptors]
         successor = fleet.staying[-1]
         log.info("gateway %s takes over: %d listening sockets", successor, len(listening))
@@ -202,19 +219,20 @@ class Gateway:
         )
         for server in inherited:
             server.callers.retire(IDLE_S)
-            self._ownerships[server.route.name].look()
+            if server is not self._shared:
+                self._ownerships[server.route.name].look()
 
     async def _ended(self) -> None:
         """Waits until nothing runs and no caller is connected."""
-        ended = asyncio.gather(*(server.ended() for server in self.servers))
+        ended = asyncio.gather(*(server.ended() for server in self._listening))
         while not ended.done():
             await asyncio.wait([ended], timeout=LOOK_S)
-            for server in self.servers:
+            for server in self._listening:
                 if not server.closing:
                     server.callers.retire(IDLE_S)
 
     async def _take_socket(self, name: str, listening: socket.socket) -> bool:
-        server = self._servers.get(name)
+        server = self._shared if name == SHARED else self._servers.get(name)
         return server is not None and await server.callers.adopt(listening)
 
     async def _follow_fleet(self) -> None:
@@ -244,6 +262,19 @@ class Gateway:
         else:
             self._ownerships[route.name].follow(route)
         await server.callers.listen()
+
+    async def _share(self, route: Route | None) -> None:
+        """Has the routes with hosts reached where this one says; None = nowhere."""
+        if self._shared is None:
+            if route is None:
+                return
+            peers = None if self.fleet is None else self.fleet.look
+            self._shared = SharedListener(route, self.limits, peers, self._access_log)
+        self._shared.tokens = self.tokens
+        self._shared.follow(route or Route(SHARED, "", 0))
+        servers = [server for server in self.servers if not server.closing]
+        self._shared.share([each for each in servers if each.route.hosts and each.main is None])
+        await self._shared.callers.listen()
 
     def _changed(self, name: str, change: Change) -> None:
         self._on_change(name, change)

@@ -36,6 +36,7 @@ base that is not, or calls between the two, cost every request more without a no
 FILES = (
     "limits",
     "route_server",
+    "shared_listener",
     "sockets.dialing",
     "tasks.control_plane_exchange",
     "tasks.execution",

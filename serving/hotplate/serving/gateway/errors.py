@@ -13,6 +13,7 @@
 ├── CrossSite             403  a page of another origin calls, which CORS does not allow
 ├── Misdirected           421  a browser uses a name that is none of ours
 ├── PathReserved          404  a path between replicas and gateways only
+├── UnknownHost           404  no deployment has that name at an address that several share
 ├── BodyTooLarge          413
 ├── PickleRefused         415  a pickle from outside
 ├── ShareFull             429  the queue is full, and its organization fills its share of it
@@ -139,6 +140,13 @@ class PathReserved(GatewayError):
     """These paths are between a replica and its gateways only."""
 
     code = "not_found"
+    status = 404
+
+
+class UnknownHost(GatewayError):
+    """No deployment is called by this `Host` at an address that several share."""
+
+    code = "unknown_host"
     status = 404
 
 

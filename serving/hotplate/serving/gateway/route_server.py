@@ -78,6 +78,8 @@ class RouteServer(Host):
         """The routes of the versions beside this one, by id; they have no callers of their own."""
         self.main: RouteServer | None = None
         """The public route of the deployment of which this is a version's."""
+        self.shared: RouteServer | None = None
+        """What its callers are connected to, where it is reached by its hosts."""
         self.callers = CallerConnections(
             self,
             ended=self.check_ended,
@@ -125,6 +127,14 @@ class RouteServer(Host):
     def draining(self) -> bool:
         return self.dispatcher.closing or self.callers.retiring
 
+    @property
+    def has_callers(self) -> bool:
+        """Whether anybody may still send it requests. Those of a version that ends go to `main`."""
+        if self.callers:
+            return True
+        others = self.shared if self.main is None else self.main
+        return others is not None and not self.closing and others.has_callers
+
     async def ended(self) -> None:
         """Waits until a stopped route has nothing running and no caller is connected."""
         await self._ended.wait()
@@ -140,8 +150,9 @@ class RouteServer(Host):
 
     @property
     def error(self) -> str:
-        """Why it is not listening."""
-        return self.callers.listener.error
+        """Why it is not listening, or what it is reached through is not."""
+        own = self.callers.listener.error
+        return own if own or self.shared is None else self.shared.error
 
     def demand(self) -> RouteDemand:
         """The current demand; `changed` is called with the next change after it."""
@@ -192,7 +203,7 @@ class RouteServer(Host):
 
     def begin(self, exchange: Exchange, now: float) -> None:
         if exchange.dispatcher.closing:
-            self._leave_ended_version(exchange)
+            self.leave_ended(exchange)
         context, dispatcher = exchange.context, exchange.dispatcher
         exchange.relayed = dispatcher.route.relayed
         exchange.begun_at = exchange.begun_at or now
@@ -228,12 +239,18 @@ class RouteServer(Host):
 
     def waits_for_body(self, exchange: Exchange) -> bool:
         if exchange.dispatcher.closing:
-            self._leave_ended_version(exchange)
+            self.leave_ended(exchange)
         try:
             terms = self._admit(exchange)
         except GatewayError:
             return False
         return not exchange.dispatcher.closing and isinstance(terms, Terms) and terms.needs_slot
+
+    def leave_ended(self, exchange: Exchange) -> None:
+        """The request's route takes no more; if that is a version's, `main` serves it."""
+        main = self if self.main is None else self.main
+        if exchange.context is not main.context and not main.closing:
+            exchange.move_to(main.context)
 
     def slot_freed(self) -> None:
         self.bodies.slot_freed()
@@ -241,7 +258,7 @@ class RouteServer(Host):
 
     def check_ended(self) -> None:
         """Whether it has ended may have changed."""
-        if self.draining and self.queue.idle and not self._has_callers:
+        if self.draining and self.queue.idle and not self.has_callers:
             self._release_all()
             self._ended.set()
         if self.versions:
@@ -260,12 +277,6 @@ class RouteServer(Host):
                 if call is not None and (server is chosen or call.is_about_earlier):
                     return server
         return chosen
-
-    def _leave_ended_version(self, exchange: Exchange) -> None:
-        """The request's route takes no more; if that is a version's, `main` serves it."""
-        main = self if self.main is None else self.main
-        if exchange.context is not main.context and not main.closing:
-            exchange.move_to(main.context)
 
     def _terms(self, exchange: Exchange, now: float) -> Local | Terms:
         """The terms of a request whose turn has come. Raises GatewayError."""
@@ -288,13 +299,6 @@ class RouteServer(Host):
             task=exchange.task,
             tokens=self.tokens,
         )
-
-    @property
-    def _has_callers(self) -> bool:
-        """Whether anybody may still send it requests. Those of a version that ends go to `main`."""
-        if self.callers:
-            return True
-        return self.main is not None and not self.closing and bool(self.main.callers)
 
     def _release_all(self) -> None:
         self.dispatcher.stop()

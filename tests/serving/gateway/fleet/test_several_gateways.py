@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -73,13 +73,13 @@ async def agreed(*gateways: GatewayProcess) -> None:
 
 @contextlib.asynccontextmanager
 async def two_gateways(
-    folder: Path, backend: Backend, port: int
+    folder: Path, backend: Backend, port: int, hosts: Sequence[str] = ()
 ) -> AsyncIterator[tuple[GatewayProcess, GatewayProcess]]:
     """An owner and another one, on files of their own that have one deployment in common."""
     files = [folder / f"{name}.toml" for name in ("one", "two")]
     for file in files:
         admin = f'admin = "127.0.0.1:{free_port()}"\n'
-        file.write_text(admin + deployment("chat", port, backend, concurrency=2))
+        file.write_text(admin + deployment("chat", port, backend, concurrency=2, hosts=hosts))
     async with (
         GatewayProcess.start(folder, "--routes", str(files[0])) as first,
         GatewayProcess.start(folder, "--routes", str(files[1])) as second,
@@ -88,11 +88,15 @@ async def two_gateways(
         yield await owner_of(first, second)
 
 
+@pytest.mark.parametrize("hosts", [(), ("model.test",)], ids=["own-address", "shared-address"])
 async def test_a_killed_owner_is_replaced_and_no_slot_is_given_twice(
-    backend: Slow, tmp_path: Path
+    backend: Slow, tmp_path: Path, hosts: Sequence[str]
 ) -> None:
     port = free_port()
-    async with two_gateways(tmp_path, backend, port) as (owner, other), Load(port, 16) as load:
+    async with (
+        two_gateways(tmp_path, backend, port, hosts) as (owner, other),
+        Load(port, 16) as load,
+    ):
         await until(lambda: load.answered >= 4)
         _, mine = await owner.admin("/deployments/chat/queue")
         _, theirs = await other.admin("/deployments/chat/queue")
@@ -116,12 +120,13 @@ async def test_a_killed_owner_is_replaced_and_no_slot_is_given_twice(
     assert set(load.bodies) == {b"127.0.0.1"}
 
 
+@pytest.mark.parametrize("hosts", [(), ("model.test",)], ids=["own-address", "shared-address"])
 async def test_a_new_version_takes_over_and_no_request_is_cut(
-    backend: Backend, tmp_path: Path
+    backend: Backend, tmp_path: Path, hosts: Sequence[str]
 ) -> None:
     port = free_port()
     file = tmp_path / "routes.toml"
-    file.write_text(deployment("chat", port, backend, concurrency=2))
+    file.write_text(deployment("chat", port, backend, concurrency=2, hosts=hosts))
     async with GatewayProcess.start(tmp_path, "--routes", str(file)) as old:
         await old.ready()
         async with Load(port, 8) as lasting, Load(port, 8, per_connection=1) as brief:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from hotplate.serving.gateway.errors import BadRoutesFile
-from hotplate.serving.gateway.protocol.routes import ReplicaRoute, Route
+from hotplate.serving.gateway.protocol.routes import SHARED, ReplicaRoute, Route
 from hotplate.serving.gateway.sources.routes_file import parse, read
 
 FILE = Path("/etc/hotplate/routes.toml")
@@ -75,6 +75,26 @@ def test_every_key_of_the_file_comes_to_its_route() -> None:
     )
 
 
+def test_deployments_with_hosts_share_the_files_own_address() -> None:
+    file = parse(
+        """
+listen = "0.0.0.0:443"
+tls_certificate = "all.pem"
+[[deployment]]
+name = "chat"
+hosts = ["Chat.example.com", "chat.local."]
+[[deployment]]
+name = "tts"
+listen = "127.0.0.1:9001"
+""",
+        FILE,
+    )
+    assert file.shared == Route(SHARED, "0.0.0.0", 443, tls_certificate="/etc/hotplate/all.pem")
+    chat, tts = file.routes
+    assert (chat.port, chat.hosts) == (0, ("chat.example.com", "chat.local"))
+    assert (tts.port, tts.hosts) == (9001, ())
+
+
 def test_a_file_may_serve_none_but_not_be_empty() -> None:
     assert parse('admin = "127.0.0.1:9900"', FILE).routes == ()
     assert parse("deployment = []", FILE).routes == ()
@@ -82,6 +102,7 @@ def test_a_file_may_serve_none_but_not_be_empty() -> None:
         parse("", FILE)
 
 
+HOSTED = '[[deployment]]\nname = "chat"\nhosts = ["a.b"]\n'
 DEPLOYMENT = '[[deployment]]\nname = "chat"\nlisten = "h:1"\n'
 
 
@@ -90,10 +111,19 @@ DEPLOYMENT = '[[deployment]]\nname = "chat"\nlisten = "h:1"\n'
     [
         ("[[deployments]]", "no key is called 'deployments'; did you mean 'deployment'?"),
         (f"{DEPLOYMENT}timeout = 3", "deployment 'chat': no key is called 'timeout'; did you mean"),
-        (f"{DEPLOYMENT}zzz = 3", "known are name, listen, timeout_s"),
+        (f"{DEPLOYMENT}zzz = 3", "known are name, listen, hosts, timeout_s"),
         (f"{DEPLOYMENT}[[deployment.replica]]\nadress = 'h:2'", "did you mean 'address'?"),
         ("[[deployment]]\nlisten = 'h:1'", "[[deployment]] number 1: name is missing"),
-        ("[[deployment]]\nname = 'chat'", "listen is missing; it must be an address"),
+        ("[[deployment]]\nname = 'chat'", "'chat': it has neither, and needs one: listen, an add"),
+        (f"{DEPLOYMENT}hosts = ['a']", "'chat': it has both, and needs one: listen, an address"),
+        (HOSTED, "'chat' has hosts, and the file has no listen; say at its top"),
+        (f"listen = 'h:1'\n{HOSTED}tls_certificate = 'a'", "belongs to the file's listen"),
+        (f"listen = 'h:1'\n{HOSTED}{HOSTED}".replace("chat", "two", 1), "hosts = 'a.b' is given"),
+        (f"listen = 'h:1'\n{DEPLOYMENT}", "listen = 'h:1' is given twice"),
+        (f"tls_certificate = 'a'\n{DEPLOYMENT}", "tls_certificate needs the file's listen"),
+        ("[[deployment]]\nname = 'chat'\nhosts = []", "must be a list of host names, without"),
+        ("[[deployment]]\nname = 'chat'\nhosts = ['a:80']", "hosts = ['a:80'] must be a list of"),
+        ("[[deployment]]\nname = 'chat'\nhosts = ['a/b']", "hosts = ['a/b'] must be a list of"),
         (f"{DEPLOYMENT}[[deployment.replica]]", "[[deployment.replica]] number 1: address is miss"),
         (f"{DEPLOYMENT}timeout_s = 0", "timeout_s = 0 must be a number of seconds above 0"),
         (f"{DEPLOYMENT}timeout_s = '60'", "timeout_s = '60' must be"),

@@ -222,7 +222,7 @@ def _check_page(route: Route, request: RequestHead, hosts: Sequence[str]) -> Non
 
     Another deployment's page is another origin's: its author may be hostile to this one.
     """
-    refusal = OwnHosts(route.host, tuple(hosts)).refusal([_text(request.host)])
+    refusal = OwnHosts(route.host, (*hosts, *route.hosts)).refusal([_text(request.host)])
     if refusal:
         raise Misdirected(f"{route.name}: {refusal}")
     if route.cors_in_replica:

@@ -43,6 +43,8 @@ class ReplicaRoute:
 
 FIRST_SLOTS: Final = 32
 """The first number of learnt slots, of a revision of which nothing is known."""
+SHARED: Final = "@hosts"
+"""The name of the route at whose address the routes with `hosts` are reached."""
 TASKS = "@tasks"
 """The end of the name of a route on which a deployment's kept tasks have slots of their own."""
 
@@ -67,8 +69,8 @@ class Route:
     `WorkloadKey` of a dependency's."""
     host: str
     port: int
-    """0 = it has no callers of its own: it has kept tasks, or requests that a public route gives
-    to this version."""
+    """0 = it has no callers of its own: it has `hosts`, kept tasks, or requests that a public route
+    gives to this version."""
     replicas: tuple[ReplicaRoute, ...] = ()
     queue_limit: int = 1000
     """The most requests that may wait; one more is refused."""
@@ -130,6 +132,9 @@ class Route:
     (`admission/version_routes.py`)."""
     refuse: str = ""
     """When not empty, every request is refused with 503 and this sentence (terminated, failed)."""
+    hosts: tuple[str, ...] = ()
+    """The names by which callers choose it at the address that several routes share, as `host_of`
+    gives them."""
 
     @property
     def protected(self) -> bool:
@@ -159,6 +164,9 @@ class RouteTable:
     """By organization, for routes with `tokens_of`."""
     readers: tuple[MetricsReader, ...] = ()
     """The tokens for the metrics."""
+    shared: Route | None = None
+    """Where the routes with `hosts` are reached, as a route without replicas; None = nowhere. It is
+    the gateway's own setting, and never sent to one."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -301,6 +309,7 @@ def _route(data: Mapping[str, Any]) -> Route:
             "replicas": tuple(ReplicaRoute(**replica) for replica in data["replicas"]),
             "versions": tuple(map(_version_share, data.get("versions", ()))),
             "tasks": tuple(data["tasks"]),
+            "hosts": tuple(data.get("hosts", ())),
             "cors": None if cors is None else Cors.from_json(cors),
             "token_digests": None if digests is None else tuple(digests),
             "weights": tuple((name, weight) for name, weight in data["weights"]),

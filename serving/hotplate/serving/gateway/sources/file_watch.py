@@ -30,7 +30,10 @@ def keys_of(path: Path, routes: Iterable[Route]) -> Sequence[str]:
     """The keys of gateways that serve the file, or one of its deployments."""
     # Not the target of a link: a mounted configuration's is another with each change.
     keys = [f"routes {path.parent.resolve() / path.name}"]
-    return keys + [f"deployment {r.name} {Address(r.host, r.port)}" for r in routes]
+    for route in routes:
+        places = route.hosts or [str(Address(route.host, route.port))]
+        keys += [f"deployment {route.name} {place}" for place in places]
+    return keys
 
 
 class RoutesWatch:
@@ -95,7 +98,7 @@ class RoutesWatch:
     async def _apply(self, file: RoutesFile) -> None:
         if self._gateway.fleet is not None:
             register_keys(self._gateway.fleet.folder, keys_of(self.path, file.routes))
-        table = RouteTable(self._gateway.version + 1, file.routes)
+        table = RouteTable(self._gateway.version + 1, file.routes, shared=file.shared)
         await self._gateway.apply(table)
         names = ", ".join(route.name for route in file.routes) or "no deployment"
         log.info("%s is in force (version %d): %s", self.path, table.version, names)

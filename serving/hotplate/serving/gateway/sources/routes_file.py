@@ -10,6 +10,9 @@
     address = "127.0.0.1:9101"
     concurrency = 2
 
+A deployment has an address of its own (`listen`), or `hosts` by which callers choose it at the
+file's own `listen`.
+
 `DEPLOYMENT`, `REPLICA` and `FILE` name every key with what it may be. Defaults are those of
 `Route` and `ReplicaRoute`. A replica's address is its id.
 """
@@ -25,10 +28,11 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from hotplate.machine.access.own_hosts import host_of
 from hotplate.machine.address import Address
 from hotplate.machine.unix_address import unix_path
 from hotplate.serving.gateway.errors import BadRoutesFile
-from hotplate.serving.gateway.protocol.routes import ReplicaRoute, Route
+from hotplate.serving.gateway.protocol.routes import SHARED, ReplicaRoute, Route
 
 LONGEST_S = 366 * 86400
 """A year, which is more than anybody needs and far below what a clock can count."""
@@ -47,6 +51,8 @@ class RoutesFile:
     routes: tuple[Route, ...]
     admin: str = ""
     """host:port of the operator's listener; empty = the file does not say."""
+    shared: Route | None = None
+    """Where the routes with hosts are reached; None = the file does not say."""
 
 
 @dataclass(frozen=True)
@@ -84,9 +90,54 @@ def parse(content: str, path: Path) -> RoutesFile:
     _check(data, FILE, str(path))
     routes = [_route(entry, path, n) for n, entry in enumerate(data.get("deployment", ()), 1)]
     _distinct("name", (route.name for route in routes), path)
-    listens = [str(Address(route.host, route.port)) for route in routes]
+    _distinct("hosts", (host for route in routes for host in route.hosts), path)
+    shared = _shared(data, path)
+    if shared is None and (hosted := [route.name for route in routes if route.hosts]):
+        raise BadRoutesFile(
+            f"{path}: deployment {hosted[0]!r} has hosts, and the file has no listen; say at its "
+            'top where callers come, as in listen = "0.0.0.0:80".'
+        )
+    own = [route for route in (shared, *routes) if route is not None and route.port]
+    listens = [str(Address(route.host, route.port)) for route in own]
     _distinct("listen", [*listens, data.get("admin", "")], path)
-    return RoutesFile(tuple(routes), data.get("admin", ""))
+    return RoutesFile(tuple(routes), data.get("admin", ""), shared)
+
+
+def _shared(data: Mapping[str, Any], path: Path) -> Route | None:
+    listen, files = data.get("listen"), _tls_files(data, path, str(path))
+    if listen is None:
+        if files:
+            raise BadRoutesFile(f"{path}: tls_certificate needs the file's listen beside it.")
+        return None
+    host, port = Address.parse(listen)
+    return Route(SHARED, host, port, **files)
+
+
+def _tls_files(table: Mapping[str, Any], path: Path, where: str) -> dict[str, Any]:
+    """The certificate's files, relative to the file's folder."""
+    given = {key: table[key] for key in ("tls_certificate", "tls_key") if table.get(key)}
+    if "tls_key" in given and "tls_certificate" not in given:
+        raise BadRoutesFile(f"{where}: tls_key = {given['tls_key']!r} needs a tls_certificate.")
+    return {key: str(path.parent / name) for key, name in given.items()}
+
+
+def _place(values: dict[str, Any], where: str) -> dict[str, Any]:
+    """Where callers reach the deployment, taken out of its values."""
+    listen, hosts = values.pop("listen", None), values.pop("hosts", None)
+    if (listen is None) == (hosts is None):
+        both = "has both, and needs one" if hosts else "has neither, and needs one"
+        raise BadRoutesFile(
+            f"{where}: it {both}: listen, {DEPLOYMENT['listen'].expected}, or hosts, "
+            f"{DEPLOYMENT['hosts'].expected}."
+        )
+    if listen is not None:
+        host, port = Address.parse(listen)
+        return {"host": host, "port": port}
+    if values.get("tls_certificate"):
+        raise BadRoutesFile(
+            f"{where}: tls_certificate belongs to the file's listen, as the deployment has hosts."
+        )
+    return {"host": "", "port": 0, "hosts": tuple(host_of(host) for host in hosts)}
 
 
 def _route(entry: Mapping[str, Any], path: Path, number: int) -> Route:
@@ -94,20 +145,15 @@ def _route(entry: Mapping[str, Any], path: Path, number: int) -> Route:
     where = f"{path}: deployment {name!r}" if name else f"{path}: [[deployment]] number {number}"
     _check(entry, DEPLOYMENT, where)
     values = dict(entry)
-    if values.get("tls_key") and not values.get("tls_certificate"):
-        raise BadRoutesFile(f"{where}: tls_key = {values['tls_key']!r} needs a tls_certificate.")
-    for key in ("tls_certificate", "tls_key"):
-        if values.get(key):
-            values[key] = str(path.parent / values[key])
-    host, port = Address.parse(values.pop("listen"))
+    values |= _tls_files(values, path, where)
+    place = _place(values, where)
     replicas = values.pop("replica", ())
     for at, replica in enumerate(replicas, 1):
         _check(replica, REPLICA, f"{where}: [[deployment.replica]] number {at}")
     _distinct("address", (replica["address"] for replica in replicas), where)
     digests = values.pop("token_digests", None)
     return Route(
-        host=host,
-        port=port,
+        **place,
         replicas=tuple(ReplicaRoute(id=replica["address"], **replica) for replica in replicas),
         weights=tuple(values.pop("weights", {}).items()),
         token_digests=None if digests is None else tuple(digest.lower() for digest in digests),
@@ -176,6 +222,14 @@ def _weights(value: Any) -> bool:
     return isinstance(value, dict) and all(_number(w) and w > 0 for w in value.values())
 
 
+def _hosts(value: Any) -> bool:
+    return isinstance(value, list) and value != [] and all(map(_is_host, value))
+
+
+def _is_host(value: Any) -> bool:
+    return isinstance(value, str) and host_of(value) == value.lower().removesuffix(".").strip("[]")
+
+
 def _digests(value: Any) -> bool:
     return isinstance(value, list) and all(_like(_DIGEST)(entry) for entry in value)
 
@@ -186,11 +240,15 @@ _PEM = Key("the path of a PEM file", lambda value: isinstance(value, str))
 
 FILE: Mapping[str, Key] = {
     "admin": Key("an address, 'host:port'; port 0 is any free one", _address(0)),
+    "listen": Key("an address, 'host:port'", _address(1)),
+    "tls_certificate": _PEM,
+    "tls_key": _PEM,
     "deployment": Key("tables, each opened by [[deployment]]", _tables),
 }
 DEPLOYMENT: Mapping[str, Key] = {
     "name": Key("a name of letters, digits and . _ / -", _like(_NAME), required=True),
-    "listen": Key("an address, 'host:port'", _address(1), required=True),
+    "listen": Key("an address, 'host:port'", _address(1)),
+    "hosts": Key("a list of host names, without ports, at least one", _hosts),
     "timeout_s": _SECONDS,
     "hold_limit_s": _SECONDS,
     "queue_limit": Key(
