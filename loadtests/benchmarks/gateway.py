@@ -46,6 +46,7 @@ from loadtests.systems.proxies import (
 
 TRIALS = [
     cost.TRIAL,
+    cost.HOSTS,
     latency.LATENCY,
     latency.OVERHEAD,
     overload.OVERLOAD,

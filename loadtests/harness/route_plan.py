@@ -25,6 +25,8 @@ class Plan:
     streams: bool = False
     """Responses are streams, of which each piece must be sent at once."""
     weights: Mapping[str, float] = field(default_factory=dict)
+    neighbours: int = 0
+    """Other deployments at the same address, each chosen by its host."""
 
 
 class RoutesFile:
@@ -36,11 +38,13 @@ class RoutesFile:
     def write(self, addresses: Sequence[str]) -> None:
         """Names these replicas instead of the former ones."""
         plan = self._plan
+        listen = f'listen = "127.0.0.1:{self._port}"'
         lines = [
             'admin = "127.0.0.1:0"',
+            *([listen] if plan.neighbours else []),
             "[[deployment]]",
             'name = "bench"',
-            f'listen = "127.0.0.1:{self._port}"',
+            'hosts = ["127.0.0.1"]' if plan.neighbours else listen,
             f"timeout_s = {plan.timeout_s}",
             f"queue_limit = {plan.queue_limit}",
             f'organization_header = "{ORGANIZATION}"',
@@ -51,6 +55,8 @@ class RoutesFile:
             lines.append("[[deployment.replica]]")
             lines.append(f'address = "{address}"')
             lines.append(f"concurrency = {plan.slots}")
+        for number in range(plan.neighbours):
+            lines += ["[[deployment]]", f'name = "other-{number}"', f'hosts = ["{number}.test"]']
         fresh = self.path.with_suffix(".new")
         fresh.write_text("\n".join(lines) + "\n")
         fresh.replace(self.path)
