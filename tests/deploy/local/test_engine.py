@@ -200,6 +200,16 @@ async def test_a_start_that_hangs_says_when_it_will_be_ended(tmp_path: Path) -> 
         assert replica.created_at < at - 900 + 1 < replica.created_at + PATIENCE_S
 
 
+async def test_a_start_whose_check_is_refused_says_with_what(tmp_path: Path) -> None:
+    refuses = workload(cold_start_timeout_s=2.0, refuses=True)
+    async with running(tmp_path) as engine:
+        await engine.scale(refuses, 1)
+        (replica,) = await until(engine, lambda found: any("HTTP" in r.reason for r in found))
+        assert "not ready yet (its readiness check answers HTTP 503); it" in replica.reason
+        (replica,) = await until(engine, states(S.BACKOFF))
+        assert "of 2 s (its readiness check answers HTTP 503); check" in replica.reason
+
+
 async def test_a_replica_says_that_it_waits_for_a_build_and_where_its_log_is(
     tmp_path: Path,
 ) -> None:

@@ -22,7 +22,7 @@ async def probing(statuses: Iterator[int], held_s: float = 0.0) -> AsyncIterator
     async def ready(request: web.Request) -> web.Response:
         status = next(statuses)
         await asyncio.sleep(held_s or (3600 if status == 0 else 0))
-        return web.Response(status=status)
+        return web.Response(status=status, text="" if status == 204 else "as\ntold")
 
     app = web.Application()
     app.router.add_get("/readyz", ready)
@@ -46,8 +46,10 @@ async def test_one_request_is_the_wait_for_readiness() -> None:
 async def test_any_other_status_is_not_ready() -> None:
     asked = iter([500, 503, 204, 302, 200, 404])
     async with probing(asked) as probe:
-        await probe.until_ready()
+        told: list[str] = []
+        await probe.until_ready(told.append)
     assert next(asked) == 404
+    assert told == ["HTTP 500 (as told)", "HTTP 503 (as told)", "HTTP 204", "HTTP 302 (as told)"]
 
 
 async def checked(probe: Probe, times: int) -> list[ProbeResult]:
@@ -59,7 +61,7 @@ async def test_three_failures_in_a_row_are_unready_and_one_answer_is_ready() -> 
     async with probing(iter([200, 503, 503, 200, 503, 0, 500, 500, 200])) as probe:
         found = await checked(probe, 9)
     assert [bool(health.why_not) for health in found] == [False] * 6 + [True, True, False]
-    assert found[6].why_not == "its last 3 readiness checks failed: HTTP 500"
+    assert found[6].why_not == "its last 3 readiness checks failed: HTTP 500 (as told)"
 
 
 async def test_silence_is_measured_from_unready_on_and_broken_by_any_answer() -> None:

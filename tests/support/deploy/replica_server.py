@@ -6,7 +6,7 @@ exists), `ignores_sigterm`, `child` (starts a process that ignores SIGTERM), `li
 `daemon` (double-forks one; "bare": with an empty environment),
 `bomb` (so many generations of children that each fork twice), `eats_mib` (takes that memory before
 it is ready, in a child if `eats_in_child`), `spins` (starts a process that wants all of one CPU).
-It answers 503 while a file `unready` is in its directory, and nothing while there
+It answers 503 while a file `unready` is in its directory or with `refuses`, and nothing while there
 is one named `deaf`; it exits with 0 when there is one named `done`. It reads what its template has
 left in `sys.hoard` when there is one named `reads`, and writes to it when there is one named
 `writes`; either is then renamed to `hoarded`.
@@ -49,7 +49,11 @@ def main() -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     select.select([], [], [], job.get("ready_after_s", 0))
     (folder / "seen.json").write_text(json.dumps(dict(os.environ)))
-    serve(socket.socket(fileno=int(os.environ["HOTPLATE_LISTEN_FD"])), folder)
+    serve(
+        socket.socket(fileno=int(os.environ["HOTPLATE_LISTEN_FD"])),
+        folder,
+        refuses="refuses" in job,
+    )
 
 
 def start_child() -> int:
@@ -123,7 +127,7 @@ def use_hoard(write: bool) -> None:
         assert hoard[offset]
 
 
-def serve(listener: socket.socket, folder: Path) -> None:
+def serve(listener: socket.socket, folder: Path, *, refuses: bool) -> None:
     while True:
         connection, _ = listener.accept()
         connection.recv(65536)
@@ -136,7 +140,8 @@ def serve(listener: socket.socket, folder: Path) -> None:
             if (folder / name).exists():
                 use_hoard(write=name == "writes")
                 (folder / name).rename(folder / "hoarded")
-        status = "503 Not Ready" if (folder / "unready").exists() else "200 OK"
+        unready = refuses or (folder / "unready").exists()
+        status = "503 Not Ready" if unready else "200 OK"
         with suppress(BrokenPipeError), connection:  # whoever asked may have left
             connection.sendall(f"HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n".encode())
 

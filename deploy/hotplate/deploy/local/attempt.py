@@ -102,6 +102,8 @@ class Attempt:
         self._noted = noted
         self._cold_start: tuple[Phase, ...] = ()
         """All its phases, once it is ready."""
+        self._why_not = ""
+        """What its readiness check answers in place of 200, in brackets."""
         self._served_until = 0.0
         """When a readiness check has succeeded last, Unix seconds."""
         self._scope: ProcessScope | None = None
@@ -312,9 +314,14 @@ class Attempt:
     ) -> None:
         if self.ready_at is None:
             hearing = asyncio.create_task(self._keep_hearing())
+
+            def tell(why_not: str) -> None:
+                self._why_not = f" (its readiness check answers {why_not})"
+                report(ReplicaState.STARTING, self._not_ready(deadline))
+
             try:
                 async with asyncio.timeout_at(deadline):
-                    await probe.until_ready()
+                    await probe.until_ready(tell)
             except TimeoutError:
                 self.verdict = self._lateness()
                 await process.terminate(0)
@@ -390,13 +397,13 @@ class Attempt:
         left_s = deadline - asyncio.get_running_loop().time()
         at = datetime.fromtimestamp(unix_now() + left_s, UTC)
         return (
-            f"its process runs and is not ready yet; it will be ended unless it is ready by "
-            f"{at:%Y-%m-%d %H:%M:%S} UTC (its cold_start_timeout of "
+            f"its process runs and is not ready yet{self._why_not}; it will be ended unless it is "
+            f"ready by {at:%Y-%m-%d %H:%M:%S} UTC (its cold_start_timeout of "
             f"{self._workload.cold_start_timeout_s:g} s)"
         )
 
     def _lateness(self) -> str:
         return (
-            f"not ready within its cold_start_timeout of {self._workload.cold_start_timeout_s:g} s;"
-            " check what its start waits for, or raise the limit"
+            f"not ready within its cold_start_timeout of {self._workload.cold_start_timeout_s:g} s"
+            f"{self._why_not}; check what its start waits for, or raise the limit"
         )

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 import aiohttp
 
+from hotplate.deploy.process.printable import printable
 from hotplate.machine.unix_address import short_path, unix_path
+
+MOST_BYTES = 100
+"""Of what is answered with another status than 200, which is shown."""
 
 
 @dataclass(frozen=True)
@@ -71,10 +75,16 @@ class Probe:
         self.url = url
         self._settings = settings
 
-    async def until_ready(self) -> None:
-        """Return at the first 200; a request that is held until then *is* the wait."""
-        pause_s = self._settings.first_pause_s
-        while (await self._ask(self._settings.startup_timeout_s))[0]:
+    async def until_ready(self, tell: Callable[[str], None] = lambda why_not: None) -> None:
+        """Return at the first 200; a request that is held until then *is* the wait. `tell` hears
+        what is answered in its place, whenever that changes."""
+        pause_s, told = self._settings.first_pause_s, ""
+        while True:
+            why_not, answered = await self._ask(self._settings.startup_timeout_s)
+            if not why_not:
+                return
+            if answered and why_not != told:
+                tell(told := why_not)
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, self._settings.max_pause_s)
 
@@ -107,7 +117,11 @@ class Probe:
         timeout = aiohttp.ClientTimeout(total=timeout_s)
         try:
             async with self._http.get(self.url, timeout=timeout, allow_redirects=False) as answer:
-                return "" if answer.status == 200 else f"HTTP {answer.status}", True
+                if answer.status == 200:
+                    return "", True
+                body = (await answer.content.read(MOST_BYTES)).decode(errors="replace")
+                said = " ".join(printable(body).split())
+                return f"HTTP {answer.status}" + (f" ({said})" if said else ""), True
         except TimeoutError:
             return f"no answer within {timeout_s:g} s", False
         except (aiohttp.ClientError, OSError) as error:
