@@ -133,6 +133,19 @@ async def test_what_was_pushed_again_goes_after_its_grace_and_what_is_named_stay
     assert await collector.collect() == Collected()
 
 
+@pytest.mark.parametrize("place", ["file"], indirect=True)
+async def test_content_that_was_pushed_again_takes_the_room_of_both_for_the_grace(
+    place: Place,
+) -> None:
+    for version in ("1", "2"):
+        await place.push(b"same", version)
+    both = place.blobs.used_bytes()
+    await place.collector(grace_s=3600).collect()
+    assert place.blobs.used_bytes() == both
+    await place.collector().collect()
+    assert place.blobs.used_bytes() == both - len(b"same")
+
+
 async def test_what_runs_stays_and_nothing_goes_while_that_is_not_known(place: Place) -> None:
     old = await place.push(b"old")
     await place.push(b"new")

@@ -27,9 +27,6 @@ from hotplate.platform.upkeep.garbage import Garbage, Rules, Wanted, garbage, st
 
 log = logging.getLogger("hotplate.sweeper")
 
-REPLACED = timedelta(days=1)
-"""For how long a blob that was pushed again takes the room of both: whoever pushed it must not see
-by the room that somebody else had it."""
 TRIES = 50
 KINDS = ("manifests", "blobs", "notes", "uploads", "incoming")
 PAUSE_S = 0.2
@@ -106,7 +103,10 @@ class Collector:
             plan = await self._plan(there, at)
             return _counted(there, plan)
         collected = Collected()
-        await asyncio.to_thread(self._blobs.drop_replaced, datetime.now(UTC) - REPLACED)
+        # Until then a blob that was pushed again takes the room of both: whoever pushed it must not
+        # see by the room that somebody else had it.
+        before = datetime.now(UTC) - timedelta(seconds=self._grace_s)
+        await asyncio.to_thread(self._blobs.drop_replaced, before)
         while True:
             there, plan, removed = await self._remove_some(there)
             collected = collected.plus(_counted(there, removed))
