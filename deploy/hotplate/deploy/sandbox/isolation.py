@@ -43,6 +43,15 @@ LIMIT_S = 10.0
 """For a try that takes milliseconds, on a machine that is busy."""
 _HARMLESS = ("/bin/sh", "-c", ":")
 _TEMPORARY = "tmp"
+_WITHOUT = {
+    plan.FILES: "nothing hides the files of the platform and of other replicas (files)",
+    plan.PROCESSES: "nothing hides other processes (processes)",
+    plan.USERS: "replicas are users of this machine outside (ids)",
+    plan.DEVICES: "nothing hides the machine's devices (devices)",
+    plan.LIMITS: "replicas can lift their limits (limits)",
+    plan.CALLS: "replicas can make every call of the kernel (calls)",
+}
+"""What it means that a wall is away; in brackets, how `hotplate doctor` names it."""
 
 
 class Isolation:
@@ -78,7 +87,7 @@ class Isolation:
         """Why walls of those that this user could have are not put up; empty when all are."""
         if not self.refusals:
             return self.refusal
-        return "; ".join(f"{wall}: {why}" for wall, why in self.refusals.items())
+        return "; ".join(f"{_WITHOUT[wall]}: {why}" for wall, why in self.refusals.items())
 
     def mount_helper(self) -> MountHelper:
         """One to pass to `spawn`; where there are no walls, it leads nowhere."""
