@@ -27,9 +27,14 @@ STRATEGIES = ("RollingUpdate", "Recreate", "RampedSlowRollout", "BestEffortContr
 
 
 def deployment_config(
-    fields: Fields, manifest: Mapping[str, Any], instance_types: Collection[str]
+    fields: Fields,
+    manifest: Mapping[str, Any],
+    instance_types: Collection[str],
+    before: Collection[str] = (),
 ) -> dict[str, Any]:
-    """The config of a revision, with every service of the bento.
+    """The config of a revision, with every service of the bento. `before` names those of the
+    revision that it replaces: the client sends back what it has read, and so what was set for a
+    service that the new bento no longer has, which is left out.
 
     The same request always gives the same config, and so does a config that is sent back: that
     is how a redeploy without a change is seen. Raises Invalid.
@@ -39,16 +44,19 @@ def deployment_config(
         "access_authorization": fields.flag("access_authorization"),
         "envs": _envs(fields),
         "secrets": secret_names(fields),
-        "services": _services(fields, manifest, instance_types),
+        "services": _services(fields, manifest, instance_types, before),
     }
 
 
 def _services(
-    fields: Fields, manifest: Mapping[str, Any], instance_types: Collection[str]
+    fields: Fields,
+    manifest: Mapping[str, Any],
+    instance_types: Collection[str],
+    before: Collection[str],
 ) -> dict[str, Any]:
     asked, names = fields.fields("services"), service_names(manifest)
     for name in fields.mapping("services"):
-        if name not in names:
+        if name not in names and name not in before:
             raise Invalid(
                 f"{asked.at(name)}: the bento has no such service{suggestion(name, names)}"
             )

@@ -228,6 +228,19 @@ async def test_an_update_makes_a_revision_and_keeps_labels_and_port(cloud: Cloud
     assert (await cloud.call("GET", ONE))["status"] == "running"
 
 
+async def test_an_update_leaves_out_what_was_set_for_a_service_that_has_gone(cloud: Cloud) -> None:
+    """The client sends it back with the rest; a name that was never one stays a mistake."""
+    await cloud.deploy()
+    renamed = {"entry_service": "Voice", "services": [{"name": "Voice", "config": {}}]}
+    await cloud.push_bento("echo", "v2", MANIFEST | renamed)
+    kept = {"Echo": {"scaling": {"min_replicas": 1, "max_replicas": 2}}}
+    with pytest.raises(Refused, match=r"services\.Vioce: the bento has no such service"):
+        await cloud.call("PUT", ONE, {"bento": "echo:v2", "services": {**kept, "Vioce": {}}})
+    changed = await cloud.call("PUT", ONE, {"bento": "echo:v2", "services": kept})
+    (target,) = changed["latest_revision"]["targets"]
+    assert list(target["config"]["services"]) == ["Voice"]
+
+
 async def test_an_update_without_a_change_makes_no_revision(
     cloud: Cloud, controller: FakeController
 ) -> None:

@@ -111,7 +111,8 @@ class DeploymentRoutes:
         fields = await body(request)
         bento = await self._source.bento(organization(request), fields.text("bento"))
         _check_packed(bento, dev=deployment.dev)
-        config = deployment_config(fields, bento.manifest, self._instance_types())
+        before = deployment.latest.config["services"]
+        config = deployment_config(fields, bento.manifest, self._instance_types(), before)
         labels = _checked_labels(fields) if fields.has("labels") else None
         kept = deployment.labels if labels is None else labels
         deployment, begins = await self._deployments.run(
