@@ -101,6 +101,8 @@ class StandbyView:
     """How many replicas its templates have forked since the platform started."""
     unforkable: str = ""
     """Why it has standbys in place of a template; empty where it has, or may have, one."""
+    organization: str = ""
+    """Whose starts claim them; empty = anybody's, as all of them trust each other."""
 
 
 class Standbys(Protocol):

@@ -155,7 +155,8 @@ async def serve(
     for organization in store.organizations.all():
         made_at = organization.created_at.timestamp()
         node.environments.adopt(organization.name, organization.owner, made_at)
-    desk = StandbyRoutes(store.learnt, node.standbys, standby, node.supply.most.memory_bytes)
+    machine_bytes = node.supply.most.memory_bytes
+    desk = StandbyRoutes(store.learnt, store.organizations, node.standbys, standby, machine_bytes)
     await desk.recall()
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)

@@ -112,10 +112,11 @@ def show_standbys(console: Console, shown: Mapping[str, Any]) -> None:
     )
     for pool in shown["pools"]:
         where = f"GPU {', '.join(map(str, pool['gpus']))}" if pool["gpus"] else "CPU"
+        whose = f" of {pool['organization']}" if pool["organization"] else ""
         making = f" and {pool['making']} on the way" if pool["making"] else ""
         misses = pool["starts"] - pool["hits"]
         console.print(
-            f"\nenvironment [bold]{pool['environment'][:12]}[/] on {where}: "
+            f"\nenvironment [bold]{pool['environment'][:12]}[/]{escape(whose)} on {where}: "
             f"{pool['ready']} ready{making}, {decimal(pool['memory_bytes'])}"
         )
         console.print(f"  {escape(pool['reason'])}")

@@ -67,6 +67,12 @@ class Organization:
         packages know that by the same name."""
         return self.name if self.name == ORGANIZATION else self.uid
 
+    def shown_pool(self, pool: str) -> str:
+        """The name of a pool of its standbys as people know it: with its name in place of `owner`,
+        which stands last."""
+        own = self.owner
+        return f"{pool.removesuffix(own)}{self.name}" if pool.endswith(f" {own}") else pool
+
 
 @dataclass(frozen=True)
 class User:

@@ -61,7 +61,8 @@ class World:
             changed=self.news.set,
         )
         self.caller = self.store.identities.ensure_user(ORGANIZATION, ADMIN, "admin@localhost")
-        self.desk = StandbyRoutes(self.store.learnt, self.standbys, CONFIGURED, 10 * GIB)
+        learnt, organizations = self.store.learnt, self.store.organizations
+        self.desk = StandbyRoutes(learnt, organizations, self.standbys, CONFIGURED, 10 * GIB)
 
     async def serve(self) -> TestClient[Any, Any]:
         await self.desk.recall()
@@ -195,6 +196,24 @@ def test_a_command_that_says_nothing_clear_is_one_sentence(words: str) -> None:
     arguments: Namespace = parser().parse_args(["standby", *words.split()])
     with pytest.raises(BadSetting, match=r"^standby (set|only shows)"):
         settings_of(arguments)
+
+
+async def test_a_pool_is_shown_with_the_name_of_its_organization(world: World) -> None:
+    rival = world.store.organizations.create("rival")
+    for owner in (rival.owner, "gone", ""):
+        warm = Warm("abcdef0123456789", ("/bin/true",), {}, {}, organization=owner)
+        world.standbys.started("r1", Command((), {}, "/", {}, warm=warm), (), "rival", hit=True)
+    client = await world.serve()
+    shown = await (await client.get(PATH)).json()
+    assert [(pool["pool"], pool["organization"]) for pool in shown["pools"]] == [
+        ("abcdef012345 cpu rival", "rival"),
+        ("abcdef012345 cpu gone", "gone"),
+        ("abcdef012345 cpu", ""),
+    ]
+    out = io.StringIO()
+    show_standbys(Console(file=out, width=200), shown)
+    assert "environment abcdef012345 of rival on CPU: 0 ready" in out.getvalue()
+    await client.close()
 
 
 async def test_each_pool_is_shown_with_its_reason_hits_and_memory(world: World) -> None:

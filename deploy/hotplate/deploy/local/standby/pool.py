@@ -139,6 +139,7 @@ class StandbyPool:
             templates=sum(each.is_template for each in self.ready.values()),
             forks=self.forks,
             unforkable=self.unforkable,
+            organization=self.warm.organization,
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict, is_dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -123,11 +123,11 @@ class DeploymentStatusRoutes:
 
     async def cold_starts(self, request: web.Request) -> web.Response:
         """`GET …/cold_starts?count=100`: its replicas' starts with their phases, newest first."""
-        key = (await named_deployment(self._store.deployments, request)).id
+        deployment = await named_deployment(self._store.deployments, request)
         limit = query_number(request, "count", 100)
-        return web.json_response(
-            plain(await self._store.run(self._store.history.cold_starts, key, limit))
-        )
+        found = await self._store.run(self._store.history.cold_starts, deployment.id, limit)
+        shown = deployment.organization.shown_pool
+        return web.json_response(plain([replace(one, pool=shown(one.pool)) for one in found]))
 
     async def logs(self, request: web.Request) -> web.Response:
         """The last lines per replica; `replica` empty = of all."""

@@ -6,21 +6,23 @@ What is set here is kept in the store and goes before environment and file, unti
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, replace
 from math import isfinite
 from typing import Any
 
 from aiohttp import web
 
 from hotplate.autoscaler.sharing.allocation import Quota
-from hotplate.deploy.standbys import Standbys, StandbySettings
+from hotplate.deploy.standbys import Standbys, StandbySettings, StandbyView
 from hotplate.platform.api.web.etags import ConditionalChanges, tagged
 from hotplate.platform.api.web.requests import body
 from hotplate.platform.errors import BadSetting, Invalid
 from hotplate.platform.settings import overlaid
 from hotplate.platform.spec.fields import Fields
 from hotplate.platform.store.learnt import LearntValues
+from hotplate.platform.store.organizations import Organizations
+from hotplate.platform.store.records import Organization
 
 KEY = "standby"
 """Under which it is kept in the store."""
@@ -35,12 +37,14 @@ class StandbyRoutes:
     def __init__(
         self,
         learnt: LearntValues,
+        organizations: Organizations,
         standbys: Standbys,
         configured: StandbySettings,
         machine_bytes: int,
     ) -> None:
         """`configured` is by environment and file; `machine_bytes` is there for all replicas."""
         self._learnt = learnt
+        self._organizations = organizations
         self._standbys = standbys
         self._configured = configured
         self._machine_bytes = machine_bytes
@@ -63,12 +67,14 @@ class StandbyRoutes:
     async def show(self, request: web.Request) -> web.Response:
         """Settings, and per environment and set of GPUs what there is and why."""
         settings = self._standbys.settings
+        tenants = await self._organizations.run(self._organizations.all)
+        views = [_named(view, tenants) for view in self._standbys.views()]
         return tagged(
             {
                 **(state := await self._state()),
                 "budget_bytes": settings.budget_bytes(self._machine_bytes),
                 "memory_bytes": self._standbys.memory_bytes,
-                "pools": [asdict(view) for view in self._standbys.views()],
+                "pools": [asdict(view) for view in views],
             },
             state,
         )
@@ -108,3 +114,12 @@ class StandbyRoutes:
             raise Invalid(str(error)) from error
         self._stored = stored
         self._standbys.set(settings)
+
+
+def _named(view: StandbyView, tenants: Iterable[Organization]) -> StandbyView:
+    """With the name of the organization whose it is; of one that was deleted, what it was known
+    by."""
+    for tenant in tenants:
+        if tenant.owner == view.organization:
+            return replace(view, pool=tenant.shown_pool(view.pool), organization=tenant.name)
+    return view
