@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import schemathesis
 from aiohttp import ClientSession
+from aiohttp.test_utils import TestServer
 from hypothesis import HealthCheck, given, settings
 from hypothesis.strategies import booleans, one_of
 from schemathesis import GenerationMode
@@ -22,9 +25,18 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
+from hotplate.cache.store.blobs import BlobStore
+from hotplate.platform.api.hotplate.environments import EnvironmentRoutes
+from hotplate.platform.api.hotplate.garbage import Collected, GarbageRoutes
 from hotplate.platform.api.openapi.document import document
 from hotplate.platform.api.openapi.operations import OPERATIONS
+from hotplate.platform.api.web.settings import ApiSettings
+from hotplate.platform.application import make_app
+from hotplate.platform.store.parts import Store
+from hotplate.serving.replica.environments.folder import EnvironmentFolder
 from tests.support.control_plane.cloud import Cloud
+from tests.support.control_plane.controller_fake import FakeController
+from tests.support.replica.replicas import environments_in
 
 CASES = int(os.environ.get("HOTPLATE_API_CASES", "8"))
 CHECKS = [
@@ -33,19 +45,34 @@ CHECKS = [
     content_type_conformance,
     response_schema_conformance,
 ]
-NOT_HERE = {
-    f"/api/v1/hotplate/{name}"
-    for name in (
-        "platform",
-        "standby",
-        "events",
-        "gc",
-        "environments",
-        "deployments/{name}/build_log",
-    )
-}
-"""What the control plane's process adds to the application."""
+NOT_HERE = {f"/api/v1/hotplate/{name}" for name in ("platform", "standby", "events")}
+"""What the control plane's process adds to the application, and is not added here."""
 API = schemathesis.openapi.from_dict(document())
+
+
+class Nothing:
+    """What a removal finds."""
+
+    async def collect(self, *, dry_run: bool = False) -> Collected:
+        return Collected()
+
+
+@pytest.fixture
+async def cloud(
+    store: Store, blobs: BlobStore, controller: FakeController, tmp_path: Path
+) -> AsyncIterator[Cloud]:
+    """With the routes about a node's environments, one of which there is, and about removals."""
+    app = make_app(store, blobs, controller, ApiSettings())
+    app.add_routes(EnvironmentRoutes(store, environments_in(tmp_path)).routes())
+    app.add_routes(GarbageRoutes(Nothing(), store.audit).routes())
+    async with TestServer(app) as server, Cloud(server, store) as made:
+        mine = tmp_path / "environments" / made.user.organization.owner
+        folder = EnvironmentFolder(mine / "aa")
+        (folder.path / "attempt" / "venv").mkdir(parents=True)
+        folder.log.write_text("a line\n")
+        folder.note_ready("attempt", Path("/bin/sh"), build_s=12.5)
+        yield made
+        await controller.settled()
 
 
 async def test_every_route_of_ours_is_described(cloud: Cloud) -> None:
