@@ -43,6 +43,7 @@ from tests.support.control_plane.cloud import Refused
 from tests.support.end_to_end.platform_process import Platform
 from tests.support.gateway.gateway_processes import GatewayProcess
 from tests.support.patience import until
+from tests.support.services import calling
 
 ROLES = ("control-plane", "gateway", "agent")
 SECOND, SECOND_FOLDER = "second gateway", "second"
@@ -220,7 +221,7 @@ class Kills:
                 await self.kill(victim)
                 back = now()
                 await operating
-        except (TimeoutError, AssertionError, Refused) as error:
+        except (TimeoutError, AssertionError, Refused, calling.Refused) as error:
             operating.cancel()
             trouble = f"it did not end: {error!r}"
         trouble = trouble or await self.rest()

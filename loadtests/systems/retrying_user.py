@@ -15,6 +15,7 @@ from tests.support.control_plane.cloud import MODEL_MANIFEST, Refused, tar_of
 from tests.support.end_to_end.platform_process import Platform
 from tests.support.end_to_end.rough_client import RoughClient
 from tests.support.patience import until
+from tests.support.services import calling
 from tests.support.services.bentos import SLEEPY
 from tests.support.services.calling import call
 
@@ -214,12 +215,18 @@ class RetryingUser:
         await asyncio.sleep(2)
 
     async def cook(self, url: str, seconds: float) -> None:
+        """Again where the connection was cut, or the answer is that it may have run: it does no
+        harm twice. Any other refusal is an error."""
         while True:
             try:
                 await call(f"{url}/cook", seconds=seconds)
                 return
-            except aiohttp.ClientError:  # the gateway was killed; a refusal is another error
-                await asyncio.sleep(AGAIN_S)
+            except aiohttp.ClientError:
+                pass
+            except calling.Refused as refused:
+                if refused.code != "replica_failed":
+                    raise
+            await asyncio.sleep(AGAIN_S)
 
     def url(self, name: str) -> str:
         return f"http://127.0.0.1:{self.wanted[name].port}"

@@ -18,6 +18,11 @@ from tests.support.services.bentos import NAMESPACES, NUMBERS
 class Refused(Exception):
     """A deployment's answer was not 200."""
 
+    def __init__(self, what: str, code: str = "") -> None:
+        """`code`: which error of ours it was."""
+        super().__init__(what)
+        self.code = code
+
 
 def process_of(me: int) -> int:
     """The process here that calls itself so (`bentos.IMAGE`), in a namespace of processes or not.
@@ -42,9 +47,17 @@ async def call(url: str, **fields: Any) -> Any:
     limit = aiohttp.ClientTimeout(PATIENCE_S)
     async with aiohttp.ClientSession(timeout=limit) as http, http.post(url, json=fields) as answer:
         if answer.status != 200:
-            raise Refused(f"{url}: {answer.status} {await answer.text()}")
+            text = await answer.text()
+            raise Refused(f"{url}: {answer.status} {text}", _code(text))
         is_json = answer.content_type == "application/json"
         return await (answer.json() if is_json else answer.text())
+
+
+def _code(text: str) -> str:
+    """Of an error of ours; empty where it is none."""
+    with suppress(ValueError, KeyError, TypeError):
+        return str(json.loads(text)["error"]["code"])
+    return ""
 
 
 class Tasks:
