@@ -54,6 +54,7 @@ from hotplate.platform.errors import CannotStart, Conflict, PortsExhausted
 from hotplate.platform.instance_type import InstanceType
 from hotplate.platform.leadership.candidate import Candidate, this_process
 from hotplate.platform.leadership.metrics import LeadershipMetrics
+from hotplate.platform.leadership.seat import Seat
 from hotplate.platform.leadership.watchdog import begin_anew
 from hotplate.platform.local_node import local_node, tenancy_of
 from hotplate.platform.log_format import log_to_stderr
@@ -131,6 +132,8 @@ async def serve(
         return
     store.database.epoch = candidate.epoch
     term = asyncio.create_task(candidate.keep(), name="term")
+    seat = Seat(data.root / "acts.lock")
+    await seat.take()
     await _open_secrets(store, keys)
     reserve_bytes = settings.disk_reserve_bytes
     blobs = BlobStore(settings.blobs_url or data.blobs_url, reserve_bytes)
@@ -262,6 +265,7 @@ async def serve(
         await node.close()
         await agent.close()
         term.cancel()
+        seat.leave()
         await candidate.give_up()
         store.close()
 

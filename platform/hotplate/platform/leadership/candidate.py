@@ -1,8 +1,8 @@
 """One of the control planes on a database: it acts, or waits until it may.
 
-Of the folder: `election` says who may act when (pure), and `watchdog` ends what this process does
-when its term is over, however it was stopped. What the one that acts writes is fenced by
-`store/database.py`.
+Of the folder: `election` says who may act when (pure), `watchdog` ends what this process does when
+its term is over, however it was stopped, and `seat` has the next one wait for that. What the one
+that acts writes is fenced by `store/database.py`.
 """
 
 from __future__ import annotations
@@ -10,10 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import signal
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import NoReturn, ParamSpec, TypeVar
@@ -92,8 +90,6 @@ class Candidate:
         epoch = await self._run(self._leadership.take, term, self._mine, TERM_S)
         if epoch is not None:
             self._hold(Tenure.begun(epoch, asked_at, term.rival_s))
-            if term.holder and self._runs(term):
-                self._wake(term)
         return epoch
 
     async def elected(self) -> int:
@@ -157,15 +153,6 @@ class Candidate:
             return False  # this one, before it began anew
         pid, _, start_time = term.process.partition(" ")
         return is_running(int(pid), start_time)
-
-    def _wake(self, former: Term) -> None:
-        """Have the one whose term is over go on, if it was stopped. Its alarm has rung, so it does
-        nothing but begin anew, and lets go of the locks and the dead children that it has: this one
-        would wait for them."""
-        pid = int(former.process.partition(" ")[0])
-        log.warning("the control plane that acted before, process %d, is continued", pid)
-        with suppress(OSError):  # it has ended, or is another user's
-            os.kill(pid, signal.SIGCONT)
 
     def _say_away(self, error: StoreFailed) -> None:
         if not self._away:
