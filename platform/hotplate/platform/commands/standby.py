@@ -112,7 +112,7 @@ def show_standbys(console: Console, shown: Mapping[str, Any]) -> None:
     )
     for pool in shown["pools"]:
         where = f"GPU {', '.join(map(str, pool['gpus']))}" if pool["gpus"] else "CPU"
-        whose = f" of {pool['organization']}" if pool["organization"] else ""
+        whose = f" of {named}" if (named := pool.get("organization")) else ""
         making = f" and {pool['making']} on the way" if pool["making"] else ""
         misses = pool["starts"] - pool["hits"]
         console.print(
