@@ -119,7 +119,8 @@ def _fill(data: DataDir) -> None:
     tenant = user.organization.id
     store.artifacts.ensure_repository(tenant, Kind.BENTO, "echo")
     routes = [{"route": f"/{number}", "doc": "x" * 200} for number in range(ROUTES)]
-    manifest = {"services": [{"name": "Echo", "config": {}}], "schema": {"routes": routes}}
+    services = [{"name": "Echo", "config": {}}]
+    manifest = {"entry_service": "Echo", "services": services, "schema": {"routes": routes}}
     draft = ArtifactDraft("v", manifest=manifest)
     bento = store.artifacts.create(tenant, Kind.BENTO, "echo", draft)
     with database.session() as session:
@@ -146,14 +147,13 @@ def _fill(data: DataDir) -> None:
             )
             session.add_all([own, row])
             session.flush()
-            ports = {"Echo": FIRST_PORT + DEPLOYMENTS + number}
             revisions = [
                 {
                     "deployment_id": row.id,
                     "number": revision,
                     "config": CONFIG,
                     "bento_id": own.id,
-                    "ports": ports if revision == REVISIONS else {},
+                    "ports": {},
                     "outcome": RolloutOutcome.READY,
                     "serving": revision == REVISIONS,
                 }

@@ -152,3 +152,17 @@ async def test_where_slots_are_from_is_written_as_soon_as_somebody_is_told(
         after = SlotCounts()
         after.restore(service(1, least=1), decided.learnt)
         assert not after.update([service(1, least=1)], replicas, [], label)
+
+
+async def test_only_a_status_that_is_news_is_waited_for(decided: Decided) -> None:
+    """At a start each of thousands of deployments that are as they were would wait for the disk."""
+    made = decided.state.deployment
+    decided.recorder.counted(decided.state, ["2 slots"])
+    decided.recorder.found(decided.state, made.status, made.reason)
+    assert await decided.recorder.flush_of(made.id)
+    assert "Slots" not in [event.kind for event in decided.store.history.events(made.id)]
+    decided.recorder.found(decided.state, "running", "1 replica ready")
+    assert await decided.recorder.flush_of(made.id)
+    written = decided.store.deployments.get(made.id)
+    assert written is not None and written.status == "running"
+    assert "Slots" in [event.kind for event in decided.store.history.events(made.id)]

@@ -6,6 +6,7 @@ import asyncio
 import errno
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from hotplate.deploy.errors import UnknownReplica
 from hotplate.deploy.workload import Workload, WorkloadKey
 from hotplate.platform.controller.loading import Loader
 from hotplate.platform.controller.status_json import live_json
+from hotplate.platform.errors import PortsExhausted
 from hotplate.platform.store.deployments import RevisionDraft
 from hotplate.platform.store.records import Deployment
 from hotplate.serving.gateway.protocol.routes import RouteDemand
@@ -404,6 +406,66 @@ async def test_one_deployment_that_cannot_be_read_does_not_keep_the_others_from_
         await until(lambda: world.gateway.route() and world.gateway.routed())
         assert not world.engine.settled, "what the damaged one wants has not been said"
         assert world.engine.removed == []
+    store.close()
+
+
+async def test_without_ports_for_its_services_one_waits_and_says_so_and_the_others_serve(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hotplate.platform.controller.reconciler.PORTS_AGAIN_S", 0.01)
+    most = 2
+
+    def allocate(taken: set[int]) -> int:
+        if len(taken) >= most:
+            raise PortsExhausted(f"deployment_ports 1-{most}: all are taken")
+        return next(port for port in range(1, most + 1) if port not in taken)
+
+    store = QuickStore(tmp_path / "hotplate.db", allocate)
+    world = World(store, FakeEngine())
+    echo = world.deploy(least=1)
+    calling = {"name": "Echo", "dependencies": [{"service": "Other"}]}
+    chain = {**MANIFEST, "services": [calling, {"name": "Other"}]}
+    draft = RevisionDraft(world.bento("v2", chain), config(1, 1))
+    waits = store.deployments.create(world.user, "waits", draft)
+    async with running(world):
+        await until(lambda: world.status(echo) == "running")
+        await until(lambda: "all are taken" in found_reason(world, waits))
+        assert world.status(waits) == "deploying"
+        assert "Traceback" not in caplog.text and "step failed" not in caplog.text
+        assert {replica.key.deployment for replica in world.engine.found.values()} == {"echo"}
+        await until(lambda: world.engine.settled)
+        store.deployments.delete(echo.id)
+        world.controller.poke(echo.id)
+        await until(lambda: world.status(waits) == "running")
+    store.close()
+
+
+def is_gone(world: World, made: Deployment) -> bool:
+    return world.status(made) == "gone"
+
+
+def found_reason(world: World, made: Deployment) -> str:
+    found = world.store.deployments.get(made.id)
+    return found.reason if found else ""
+
+
+async def test_the_ports_of_deployments_that_are_gone_are_given_again(tmp_path: Path) -> None:
+    def allocate(taken: set[int]) -> int:
+        if 1 in taken and 2 in taken:
+            raise PortsExhausted("deployment_ports 1-2: both are taken")
+        return 2 if 1 in taken else 1
+
+    store = QuickStore(tmp_path / "hotplate.db", allocate)
+    world = World(store, FakeEngine())
+    bento = world.bento("v1")
+    async with running(world):
+        for number in range(50):
+            draft = RevisionDraft(bento, config(number % 2, 1))
+            made = store.deployments.create(world.user, f"echo-{number}", draft)
+            world.controller.poke(made.id)
+            store.deployments.delete(made.id)
+            world.controller.poke(made.id)
+            await until(partial(is_gone, world, made))
     store.close()
 
 

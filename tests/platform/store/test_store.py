@@ -4,10 +4,12 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from sqlalchemy import delete
 
 from hotplate.platform.errors import Conflict, NotFound, PortsExhausted
 from hotplate.platform.store.artifacts import ArtifactDraft
 from hotplate.platform.store.database import Database
+from hotplate.platform.store.deployment_records import deployment_record, deployment_records
 from hotplate.platform.store.deployments import RevisionDraft
 from hotplate.platform.store.parts import Store
 from hotplate.platform.store.records import (
@@ -21,6 +23,7 @@ from hotplate.platform.store.records import (
     Turn,
     User,
 )
+from hotplate.platform.store.tables import DeploymentRow
 from hotplate.platform.store.task_state import Start, TaskEnd
 
 AT = datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=UTC)
@@ -108,6 +111,21 @@ def test_what_is_written_of_a_deployment_that_is_gone_is_dropped(
     store.deployments.set_status(deployment, "running", "")
     assert store.history.events(deployment.id) == []
     assert store.deployments.get(deployment.id) is None
+
+
+def test_a_deployment_that_is_forgotten_while_it_is_read_is_left_out(
+    store: Store, deployment: Deployment
+) -> None:
+    with store.database.session() as session:
+        row = session.get_one(DeploymentRow, deployment.id)
+        session.execute(
+            delete(DeploymentRow)
+            .where(DeploymentRow.id == deployment.id)
+            .execution_options(synchronize_session=False)
+        )
+        assert deployment_records(session, [row]) == []
+        with pytest.raises(NotFound):
+            deployment_record(session, row)
 
 
 def test_what_is_found_of_a_deployment_does_not_hide_what_somebody_asks_for_meanwhile(

@@ -67,6 +67,9 @@ class DeploymentState:
     """Names of the deployments that bentos of its revisions name."""
     uncallable: str = ""
     """Which of these cannot be called, and why, as of the last load."""
+    portless: Mapping[int, str] = field(default_factory=dict)
+    """Revisions whose services have no ports to call each other by, and why, as of the last load:
+    none of their replicas starts."""
     draining: frozenset[str] = frozenset()
     drained_since: dict[str, float] = field(default_factory=dict)
     """When each of these began to, loop seconds."""
@@ -218,6 +221,8 @@ class DeploymentState:
         """The services whose number of replicas is the autoscaler's to decide."""
         revision = self.deployment.serving
         if revision is None or self.deployment.wanted is not DesiredState.RUNNING:
+            return []
+        if revision.number in self.portless:
             return []
         return list(self.services[revision.number])
 

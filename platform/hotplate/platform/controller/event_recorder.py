@@ -16,7 +16,7 @@ from hotplate.deploy.workload import WorkloadKey
 from hotplate.platform import notices
 from hotplate.platform.controller.deployment_state import DeploymentState
 from hotplate.platform.controller.metrics import ControllerMetrics
-from hotplate.platform.controller.pending_writes import PendingWrites
+from hotplate.platform.controller.pending_writes import TOGETHER_MAX, PendingWrites
 from hotplate.platform.controller.planning import messages
 from hotplate.platform.controller.planning.turnovers import phase_of
 from hotplate.platform.controller.scaling.deciders import Recommendation, Scaling
@@ -42,6 +42,8 @@ class EventRecorder:
         self._pending = PendingWrites(store)
         self._scaling = scaling
         self._metrics = metrics
+        self._unwritten: set[int] = set()
+        """Deployments whose status, or progress, was not written when it was looked at last."""
 
     def decided(
         self, state: DeploymentState, recommended: Sequence[Recommendation], now: float
@@ -200,6 +202,7 @@ class EventRecorder:
         if progress == before:
             return
         self._pending.add(self._store.revisions.note_progress, latest.id, progress)
+        self._unwritten.add(deployment.id)
         state.deployment = replace(deployment, latest=replace(latest, progress=progress))
 
     def found(self, state: DeploymentState, status: str, reason: str) -> None:
@@ -208,6 +211,7 @@ class EventRecorder:
         if (status, reason) == (deployment.status, deployment.reason):
             return
         self._pending.add(self._store.deployments.set_status, deployment, status, reason)
+        self._unwritten.add(deployment.id)
         state.deployment = replace(deployment, status=status, reason=reason)
         if status != deployment.status:
             because = f": {reason}" if reason else ""
@@ -215,11 +219,23 @@ class EventRecorder:
 
     async def flush(self) -> bool:
         """Write what was kept since the last time; whether the database has all of it now."""
-        return await self._pending.flush()
+        written = await self._pending.flush()
+        if written:
+            self._unwritten.clear()
+        return written
+
+    async def flush_of(self, deployment_id: int) -> bool:
+        """The same where this deployment's status, or progress, waits; else nothing is written."""
+        return deployment_id not in self._unwritten or await self.flush()
 
     def flush_soon(self, failed: Callable[[], object]) -> None:
         """The same without waiting for it; `failed` is called when the database has not all."""
         self._pending.flush_soon(failed)
+
+    def flush_if_many(self, failed: Callable[[], object]) -> None:
+        """The same where so much waits that it fills a transaction."""
+        if len(self._pending) >= TOGETHER_MAX:
+            self._pending.flush_soon(failed)
 
     def forget(self, name: str) -> None:
         """Drop the figures of a deployment that is gone; `name` as in the metrics' label."""

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 from hotplate.deploy.workload import WorkloadKey
 from hotplate.platform.controller.deployment_state import DeploymentState
-from hotplate.platform.controller.planning.messages import uncallable
+from hotplate.platform.controller.planning.messages import no_ports, uncallable
 from hotplate.platform.controller.planning.workloads import WorkloadRules, services_of
+from hotplate.platform.errors import PortsExhausted
 from hotplate.platform.spec.bento_manifest import (
     dependency_services,
     model_tags,
@@ -28,12 +29,18 @@ class Loader:
     def load(
         self, deployment_id: int, running: Collection[WorkloadKey], known: DeploymentState | None
     ) -> DeploymentState | None:
-        """The deployment as the store has it now; None when it is gone. Blocks.
+        """The deployment as the store has it now, in one transaction; None when it is gone. Blocks.
 
         `running` are the workloads that have replicas: those of an older revision need its
         services until they are drained. Whatever no other revision needs is given back. `known`
         stays as it is, for whoever looks at it meanwhile.
         """
+        with self._store.database.together():
+            return self._load(deployment_id, running, known)
+
+    def _load(
+        self, deployment_id: int, running: Collection[WorkloadKey], known: DeploymentState | None
+    ) -> DeploymentState | None:
         deployment = self._store.deployments.get(deployment_id)
         if deployment is None:
             return None
@@ -42,14 +49,22 @@ class Loader:
         needed = {r.number for r in state.kept()}
         needed |= {key.revision for key in running if state.owns(key)}
         state.keep_only(needed)
+        for number in state.portless:
+            state.services.pop(number, None)
         self._store.revisions.release_ports(deployment_id, needed)
         if len(state.numbers) > self._rules.revisions_kept:
             self._store.revisions.forget_older(deployment_id, self._rules.revisions_kept, needed)
+        portless = {}
         for number in sorted(needed - state.services.keys()):
-            revision = self._with_ports(self._store.revisions.get(deployment_id, number))
+            revision = self._store.revisions.get(deployment_id, number)
+            try:
+                revision = self._with_ports(revision)
+            except PortsExhausted as error:
+                portless[number] = no_ports(str(error))
             state.services[number] = services_of(
                 deployment, revision, self._models(deployment, revision), self._rules
             )
+        state.portless = portless
         members = [service for services in state.services.values() for service in services]
         state.calls = frozenset(name for each in members for name in each.workload.calls)
         state.uncallable = self._uncallable(state)
@@ -69,7 +84,8 @@ class Loader:
         return uncallable(list(named), wanted, self._rules.namespace)
 
     def _with_ports(self, revision: Revision) -> Revision:
-        """The revision, with a gateway port for every service that others call."""
+        """The revision, with a gateway port for every service that others call. Raises
+        PortsExhausted."""
         called = dependency_services(revision.bento.manifest)
         if set(called) <= set(revision.ports):
             return revision

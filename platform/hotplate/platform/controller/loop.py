@@ -198,10 +198,10 @@ class Controller:
         """Work until cancelled. Replicas go on running then, and nobody waits for an outcome."""
         try:
             await self._engine.start()
-            for deployment in await self._store.run(self._store.deployments.all):
-                self._unknown[deployment.id] = 0
-                self._unstated.add(deployment.id)
-                self._look_at(deployment.id)
+            for deployment_id in await self._store.run(self._store.deployments.ids):
+                self._unknown[deployment_id] = 0
+                self._unstated.add(deployment_id)
+                self._look_at(deployment_id)
             self._listed = True
             async with asyncio.TaskGroup() as group:
                 await self._step_all()
@@ -308,6 +308,7 @@ class Controller:
                     exc_info=not isinstance(error, StoreFailed) and not are_short(error),
                 )
                 asyncio.get_running_loop().call_later(RETRY_S, self._look_at, deployment_id)
+            self._recorder.flush_if_many(self._try_again)
             # Also after a step that could write nothing.
             if state := self.states.get(deployment_id):
                 state.route(self._engine.replicas(), self._addresses)
@@ -315,8 +316,10 @@ class Controller:
         for deployment_id in (*self.states.allocations.affected(), *self.states.to_hear()):
             self._look_at(deployment_id)
         self._publish()
-        loop = asyncio.get_running_loop()
-        self._recorder.flush_soon(lambda: loop.call_later(RETRY_S, self._wake.set))
+        self._recorder.flush_soon(self._try_again)
+
+    def _try_again(self) -> None:
+        asyncio.get_running_loop().call_later(RETRY_S, self._wake.set)
 
     async def _limit(self) -> bool:
         """Hold to the quotas as the store has them now, and to what there is. Without knowing them

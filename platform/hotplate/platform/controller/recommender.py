@@ -105,6 +105,7 @@ class Recommender:
             ordered=frozenset(filter(state.owns, self._allocations.ordered())),
             unserved=state.traffic.unserved.get(public_name(state.deployment), ""),
             uncallable=state.uncallable,
+            portless=state.portless,
             now=wall,
             worse=state.answers.verdict if compared and settings.auto_rollback else "",
             answers=state.answers.answers if compared else 0,

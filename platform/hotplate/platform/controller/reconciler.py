@@ -36,6 +36,8 @@ from hotplate.platform.store.records import Deployment, RolloutOutcome
 
 RETRY_S = 1.0
 """Pause after a step that failed for a reason of our own (disk full, database locked)."""
+PORTS_AGAIN_S = 5.0
+"""How soon a deployment without ports asks for them again: another one may have given its back."""
 DAY_S = 86_400.0
 """Nothing that is known now is waited for longer than this at once."""
 
@@ -72,8 +74,10 @@ class Reconciler:
         """
         state, there = self._states.get(deployment_id), self._engine.replicas()
         outlived = state is not None and state.outlived(there)
-        if state is None or outlived or self._states.is_stale(deployment_id):
-            await self._recorder.flush()  # else it would be read as it was before the last steps
+        unread = state is None or outlived or bool(state.portless)
+        if unread or self._states.is_stale(deployment_id):
+            if state is not None:
+                await self._recorder.flush()  # else it is read as it was before the last steps
             self._states.clear_stale(deployment_id)
             state = await self.load(deployment_id)
             there = self._engine.replicas()
@@ -83,6 +87,8 @@ class Reconciler:
         state.next_at = None
         self._recorder.record_problems(state, replicas)
         now = asyncio.get_running_loop().time()
+        if state.portless:
+            state.look_by(now + PORTS_AGAIN_S)
         self._follow_reports(state, replicas, now)
         if (binary := binary_of(state.deployment.labels)) is not None:
             readings = self._queries.follow(deployment_id, binary)
@@ -208,8 +214,9 @@ class Reconciler:
         self._recorder.progressed(state, state.mine(self._engine.replicas()))
         self._recorder.found(state, step.status, step.reason)
         if step.status not in UNSETTLED and not state.settled.is_set():
-            written = await self._recorder.flush()  # for those who read it then
-            if not written:
+            # For those who read it then. At a start thousands are as they were: each would wait for
+            # the disk.
+            if not await self._recorder.flush_of(deployment.id):
                 state.look_by(asyncio.get_running_loop().time() + RETRY_S)
             elif not self._states.is_stale(deployment.id):
                 state.settled.set()

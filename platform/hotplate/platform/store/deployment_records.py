@@ -13,6 +13,7 @@ from typing import Any
 from sqlalchemy import Row, func, or_, select
 from sqlalchemy.orm import Session
 
+from hotplate.platform.errors import NotFound
 from hotplate.platform.store.artifacts import artifact_record, repository_record
 from hotplate.platform.store.identities import organization_record
 from hotplate.platform.store.records import (
@@ -49,8 +50,11 @@ def latest_revision(session: Session, deployment_id: int) -> RevisionRow:
 
 
 def deployment_record(session: Session, row: DeploymentRow) -> Deployment:
+    """Raises NotFound where it is forgotten while it is read."""
     session.flush()
-    return deployment_records(session, [row])[0]
+    for record in deployment_records(session, [row]):
+        return record
+    raise NotFound("the deployment was deleted in the meantime; create it again")
 
 
 def deployment_records(
@@ -58,7 +62,8 @@ def deployment_records(
 ) -> list[Deployment]:
     """The rows with their latest and serving revisions, in as many queries for all of them as for
     one; without the `manifests` of their bentos, which are most of what there is to read, where
-    nobody needs them.
+    nobody needs them. One that is forgotten between two of the queries is left out: with PostgreSQL
+    each sees what was committed before it.
     """
     found: list[Deployment] = []
     for first in range(0, len(rows), AT_ONCE):
@@ -101,6 +106,7 @@ def _joined(
             versions=versions.get(row.id, ()),
         )
         for row in rows
+        if row.id in latest
     ]
 
 

@@ -283,11 +283,17 @@ class Deployments(StorePart):
             rows = session.execute(select(*COLUMNS).order_by(DeploymentRow.id))
             return deployment_records(session, rows.all())
 
+    def ids(self) -> list[int]:
+        """Those of all deployments, the oldest first: to read what each of thousands is takes
+        seconds."""
+        with self._database.session() as session:
+            return list(session.scalars(select(DeploymentRow.id).order_by(DeploymentRow.id)))
+
     def get(self, deployment_id: int) -> Deployment | None:
         """The deployment; None after `forget`."""
         with self._database.session() as session:
             row = session.get(DeploymentRow, deployment_id)
-            return None if row is None else deployment_record(session, row)
+            return None if row is None else next(iter(deployment_records(session, [row])), None)
 
     def set_status(self, deployment: Deployment, status: str, reason: str) -> None:
         """Keep what was found of the deployment as it was read; one that somebody has changed since

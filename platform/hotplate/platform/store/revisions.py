@@ -211,9 +211,10 @@ class Revisions(StorePart):
         """Free the services' ports of all revisions of the deployment but the `kept` numbers."""
         with self._database.session() as session:
             past = RevisionRow.deployment_id == deployment_id, RevisionRow.number.not_in(kept)
-            for row in session.scalars(select(RevisionRow).where(*past)):
-                if row.ports:
-                    row.ports = {}
+            rows = session.execute(select(RevisionRow.id, RevisionRow.ports).where(*past))
+            had = [id_ for id_, ports in rows if ports]
+            if had:
+                session.execute(update(RevisionRow).where(RevisionRow.id.in_(had)).values(ports={}))
 
 
 def _set_serving(session: Session, deployment_id: int, revision_id: int | None) -> None:

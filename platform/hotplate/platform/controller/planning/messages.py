@@ -105,6 +105,11 @@ def uncallable(
     return f"it calls the deployment {reasons[0]}{more}" if reasons else ""
 
 
+def no_ports(why: str) -> str:
+    """Why a revision with several services cannot start."""
+    return f"it waits for ports by which its services call each other: {why}"
+
+
 def counted(replicas: int) -> str:
     """A number of replicas in words."""
     return "1 replica" if replicas == 1 else f"{replicas} replicas"

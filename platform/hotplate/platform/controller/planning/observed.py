@@ -38,6 +38,8 @@ class Observed:
     """Why the deployment cannot be called, e.g. another program listens on its port."""
     uncallable: str = ""
     """Which deployment that its bento names cannot be called, and why; empty = all can."""
+    portless: Mapping[int, str] = field(default_factory=dict)
+    """Revisions that cannot start, as their services have no ports, and why."""
     now: float = 0.0
     """Unix seconds."""
     worse: str = ""

@@ -63,10 +63,10 @@ def plan(observed: Observed) -> NextStep:
     deployment = observed.deployment
     if deployment.wanted is not DesiredState.RUNNING:
         return _teardown(observed)
-    if _lacks_files(observed):
+    if why := _held_up(observed):
         targets = _serving_counts(observed)
         scales, draining = _steps(observed, targets)
-        return NextStep(scales, draining, "deploying", NO_FILES, targets=targets)
+        return NextStep(scales, draining, "deploying", why, targets=targets)
     rollout = _rollout(observed)
     verdict = _verdict(observed, rollout)
     desired = _targets(observed, rollout, verdict)
@@ -81,7 +81,7 @@ def desired_counts(observed: Observed) -> dict[WorkloadKey, int]:
     """How many replicas of each workload there should be, before quotas."""
     if observed.deployment.wanted is not DesiredState.RUNNING:
         return {}
-    if _lacks_files(observed):
+    if _held_up(observed):
         return _serving_counts(observed)
     rollout = _rollout(observed)
     return _targets(observed, rollout, _verdict(observed, rollout))
@@ -119,9 +119,13 @@ def _teardown(observed: Observed) -> NextStep:
     return NextStep(scales, draining, "terminated", "it was terminated", is_gone=deleted)
 
 
-def _lacks_files(observed: Observed) -> bool:
-    """Whether a code space's client has still to send what the latest revision runs."""
-    return observed.deployment.dev and not observed.deployment.latest.bento.files
+def _held_up(observed: Observed) -> str:
+    """Why nothing of the latest revision can start yet; empty = it can, or is not to."""
+    deployment, latest = observed.deployment, observed.deployment.latest
+    if deployment.dev and not latest.bento.files:
+        return NO_FILES
+    deploying = latest.outcome is RolloutOutcome.DEPLOYING
+    return observed.portless.get(latest.number, "") if deploying else ""
 
 
 def _serving_counts(observed: Observed) -> dict[WorkloadKey, int]:

@@ -57,6 +57,8 @@ def _status_of(
         return UNBUILT if unbuilt else FAILED, failed(deployment, latest.reason)
     if latest.outcome is RolloutOutcome.DEPLOYING and verdict is None:
         return "deploying", _waiting_for(observed, latest, phase)
+    if latest.number in observed.portless:
+        return "unhealthy", observed.portless[latest.number]
     if observed.unserved:
         return "unhealthy", f"it cannot be called: {observed.unserved}"
     return _steady(observed, desired)

@@ -44,7 +44,8 @@ class Service:
     has_tasks: bool = False
     """Whether the platform keeps tasks of it."""
     port: int = 0
-    """The gateway's port for other services that call it; 0 = only the public does."""
+    """The gateway's port for other services that call it; 0 = only the public does, or there is
+    none left."""
     secret: str = field(default="", repr=False)
     """The secret that other services prove themselves with."""
 
@@ -149,7 +150,8 @@ def _service(
         config_overrides=overrides,
         config=config,
         depends={
-            n: calling_url(rules.dependency_host, revision.ports[n], secret) for n in dependencies
+            n: calling_url(rules.dependency_host, revision.ports.get(n, 0), secret)
+            for n in dependencies
         },
         calls=tuple(n.name for n in callable_deployments(revision.bento.manifest, rules)),
         resources=rules.ceiling.cap(_resources(settings, config, rules)),
@@ -162,7 +164,7 @@ def _service(
         dependencies,
         timeout_s,
         has_tasks=has_tasks,
-        port=0 if entry else revision.ports[name],
+        port=0 if entry else revision.ports.get(name, 0),
         secret=secret,
     )
 
