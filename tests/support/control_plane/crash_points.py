@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from hotplate.platform.store.records import Kind
@@ -43,6 +44,8 @@ class Operation:
     act: Work
     rests: Callable[[Plane], Awaitable[bool]]
     before: Work = nothing
+    takes_over: bool = False
+    """Whether it is what one does that begins to act, from its term on."""
 
 
 async def pushed(plane: Plane) -> None:
@@ -130,6 +133,22 @@ async def with_canary(plane: Plane) -> None:
     version = {"bento": "echo:v2", "weight": 10, **config(1, 1)}
     await plane.update("echo:v1", canary={"versions": {"next": version}})
     await until(lambda: plane.shares() == {"next": 10})
+
+
+async def left_half_done(plane: Plane) -> None:
+    """What one that dies has answered and not done: an update, while another one goes on."""
+    await running(plane)
+    await plane.update("echo:v2", envs=SLOW)
+    await until(lambda: len(plane.engine.replicas()) == 2)
+
+
+async def taken_over(plane: Plane) -> None:
+    plane.engine.hasten()
+
+
+async def as_was_promised(plane: Plane) -> bool:
+    """The second replica of all that were ever made serves: none was made twice."""
+    return await plane.serves("v2") and next(iter(plane.engine.found)).endswith("-2")
 
 
 async def promoted(plane: Plane) -> bool:
@@ -234,6 +253,7 @@ OPERATIONS = [
     Operation(
         "upload to a link", 16, push_signed, lambda p: p.holds(Kind.MODEL, "bert", "1", WEIGHTS)
     ),
+    Operation("takeover", 24, taken_over, as_was_promised, left_half_done, takes_over=True),
     Operation("sync of files", 20, sync, synced, code_space),
 ]
 
@@ -252,7 +272,8 @@ async def deaths(
     for effects in filter(tried, itertools.count(1)):
         harmed = installed.again(folder / f"{effects}")
         life = Life(effects)
-        if await harmed.live(life, lambda plane: done(plane, operation)):
+        work = partial(done, operation=operation)
+        if await harmed.live(life, work, takes_over=operation.takes_over):
             break
         died += 1
         try:

@@ -29,9 +29,10 @@ from hotplate.platform.controller.loop import Controller
 from hotplate.platform.controller.metrics import ControllerMetrics
 from hotplate.platform.controller.planning.routing import Addresses
 from hotplate.platform.errors import NotFound
+from hotplate.platform.leadership.election import TERM_S
 from hotplate.platform.spec.code_files import READY
 from hotplate.platform.store.parts import Store
-from hotplate.platform.store.records import Deployment, Kind
+from hotplate.platform.store.records import Deployment, Kind, Term
 from hotplate.serving.gateway.protocol.routes import RouteDemand
 from tests.support.control_plane.cloud import Cloud, Refused
 from tests.support.control_plane.controller_world import RULES, StandInGateway, config
@@ -44,6 +45,7 @@ from tests.support.control_plane.crashes import (
 )
 from tests.support.patience import until
 
+SOMEBODY = Term(holder="it", url="http://here:1", process="1 1@boot", place="here")
 ROUTE = "acme/echo"
 ROLLOUT = "/api/v1/hotplate/deployments/echo/rollout"
 
@@ -218,26 +220,31 @@ class Installation:
 
         await until(clean)
 
-    async def live(self, life: Life, work: Work) -> bool:
-        """Runs a control plane until the work is done or it dies. Returns whether it is done.
+    async def live(self, life: Life, work: Work, *, takes_over: bool = False) -> bool:
+        """Runs a control plane until the work is done or it dies. Returns whether it is done. Its
+        effects count from its term on if it `takes_over`, and else once it acts.
 
         The tasks of a dead one are dropped where they are, because they can write nothing more.
         """
         with suppress(Dead):
             store = Store(MortalDatabase(self.folder / "hotplate.db", life))
             try:
-                return await self._live(life, store, work)
+                return await self._live(life, store, work, takes_over)
             finally:
                 store.close()
         return False
 
-    async def _live(self, life: Life, store: Store, work: Work) -> bool:
+    async def _live(self, life: Life, store: Store, work: Work, takes_over: bool) -> bool:
         blobs = MortalBlobs(f"file://{self.folder}/blobs", life)
         engine = self.engine = Engine(life, self.engine)
         metrics = ControllerMetrics(CollectorRegistry())
         controller = Controller(store, engine, RULES, Addresses("127.0.0.1"), metrics)
         app = make_app(store, blobs, controller, ApiSettings())
         app.router.add_get("/internal/gateway", controller.gateways.handle)
+        life.counted = takes_over
+        store.database.epoch = store.leadership.take(store.leadership.look(), SOMEBODY, TERM_S)
+        assert store.database.epoch, "nobody else takes it"
+        life.spent("take the term")
         blobs.drop_unfinished()
         store.organizations.finish_deletions()
         async with TestServer(app) as server, Cloud(server, store, operator=True) as cloud:
