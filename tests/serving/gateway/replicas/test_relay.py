@@ -192,6 +192,21 @@ async def test_an_owner_that_ends_hands_on_what_the_others_have_passed_to_it(pai
     pair.gateways.pop()
 
 
+async def test_an_owner_that_is_lost_is_told_from_a_replica_that_is(pair: Pair) -> None:
+    await pair.second_takes_over()
+    caller = await pair.caller(0)
+    caller.send("/slow", method="POST", body=b"x")
+    await until(lambda: pair.backend.running == 1)
+    owner = pair.second.server(pair.name)
+    assert owner is not None
+    owner.callers.abort()
+    answer = await caller.answer()
+    assert (answer.status, answer.error["code"]) == (502, "replica_failed")
+    message = answer.error["message"]
+    assert message.startswith(f"{pair.name}: the gateway that has its queue ended the connection")
+    assert ".sock" not in message
+
+
 async def test_an_owner_that_comes_back_is_passed_requests_while_older_ones_end(pair: Pair) -> None:
     await pair.second_takes_over()
     running, other = await pair.caller(0), await pair.caller(0)

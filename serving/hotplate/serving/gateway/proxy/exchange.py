@@ -248,9 +248,10 @@ class Exchange(Forwarding):
             kept=self._kept,
         )
         if why_not:
+            replica = f"the replica at {address}"
+            whose = "the gateway that has its queue" if self.relayed else replica
             self._fail_upstream(
-                f"the replica at {address} ended the connection before its response was complete; "
-                f"{why_not}."
+                f"{whose} ended the connection before its response was complete; {why_not}."
             )
         else:
             self.buffered = self.received
