@@ -91,17 +91,17 @@ def write_model(folder: Path, name: str, version: str) -> Path:
     return folder
 
 
-def write_wheel(folder: Path, name: str, code: str = "") -> str:
+def write_wheel(folder: Path, name: str, code: str = "", version: str = "1.0") -> str:
     """A wheel with one module; its path as requirements name it, relative to the bento's src."""
     folder.mkdir(parents=True, exist_ok=True)
-    about = f"{name}-1.0.dist-info"
+    about = f"{name}-{version}.dist-info"
     files = {
         f"{name}.py": code,
-        f"{about}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n",
+        f"{about}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
         f"{about}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
     }
     record = "".join(f"{path},,\n" for path in [*files, f"{about}/RECORD"])
-    wheel = folder / f"{name}-1.0-py3-none-any.whl"
+    wheel = folder / f"{name}-{version}-py3-none-any.whl"
     with zipfile.ZipFile(wheel, "w") as archive:
         for path, content in {**files, f"{about}/RECORD": record}.items():
             archive.writestr(path, content)

@@ -15,6 +15,7 @@ from hotplate.serving.replica.environments.diagnosis import diagnose
 from hotplate.serving.replica.environments.folder import SHARED
 from hotplate.serving.replica.environments.spec import REQUIREMENTS, read_spec
 from hotplate.serving.replica.errors import EnvironmentFailed
+from tests.support.cache.web import WebServer
 from tests.support.replica.bentos import write_bento, write_wheel
 from tests.support.replica.replicas import environments_in
 from tests.support.small_disk import MIB, small_disk
@@ -337,6 +338,26 @@ def test_code_that_takes_part_in_the_build_makes_an_environment_of_its_own(tmp_p
     one = write_bento(tmp_path / "one", "a = 1", image=image)
     two = write_bento(tmp_path / "two", "a = 2", image=image)
     assert digest(one) != digest(two)
+
+
+async def test_a_version_that_is_younger_than_what_uv_remembers_of_the_index_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = "/simple/tiny/"
+    remembered = {"Content-Type": "text/html", "Cache-Control": "max-age=600"}
+    with WebServer({}, headers={page: remembered}) as index:
+        monkeypatch.setenv("UV_DEFAULT_INDEX", f"{index.url}/simple")
+        environments = environments_in(tmp_path)
+        for version in ("1.0", "2.0"):
+            wheel = tmp_path / write_wheel(tmp_path / "wheels", "tiny", version=version)
+            index.change(f"{page}{wheel.name}", wheel.read_bytes())
+            bento = write_bento(tmp_path / version, "", requirements=f"tiny=={version}\n")
+            assert imports_tiny(await ensure(environments, bento))
+        assert index.of("GET").count(page) == 2
+        nowhere = write_bento(tmp_path / "nowhere", "", requirements="tiny==3.0\n")
+        with pytest.raises(EnvironmentFailed, match=r"has tiny==3\.0; check its name and version"):
+            await ensure(environments, nowhere)
+        assert index.of("GET").count(page) == 3, "it is asked again, and once only"
 
 
 @pytest.mark.parametrize(

@@ -129,6 +129,7 @@ class Build:
             "uv pip install",
             [*install, "-r", str(spec.requirements)],
             sources if sources.is_dir() else spec.requirements.parent,
+            refresh=("--refresh",),
         )
         for command in spec.post_commands:
             await self._step(command, ["/bin/sh", "-c", command], self._own / BENTO)
@@ -175,8 +176,17 @@ class Build:
             "NO_COLOR": "1",
         }
 
-    async def _step(self, name: str, argv: Sequence[str], cwd: Path, shown: str = "") -> None:
-        """One command; the log has it as it is run, or as it is `shown`."""
+    async def _step(
+        self,
+        name: str,
+        argv: Sequence[str],
+        cwd: Path,
+        *,
+        shown: str = "",
+        refresh: Sequence[str] = (),
+    ) -> None:
+        """One command; the log has it as it is run, or as it is `shown`. With the flags `refresh`
+        it is run again where an index may have by now what was missing."""
         self._check_room()
         self._write(f"# {shown}\n" if shown else f"$ {' '.join(argv)}\n")
         start = self._log_bytes()
@@ -208,6 +218,9 @@ class Build:
         if status != 0:
             output = self._output(start)
             diagnosis = diagnose(output, self._spec.python_version, name)
+            if diagnosis.may_be_new and refresh:
+                await self._step(name, [*argv, *refresh], cwd, shown=shown)
+                return
             raise EnvironmentFailed(
                 diagnosis.sentence,
                 retry=diagnosis.retry,

@@ -17,6 +17,9 @@ class Diagnosis:
     retry: bool = False
     no_room: bool = False
     """Whether it waits for space on the disk, which no change of the bento helps."""
+    may_be_new: bool = False
+    """Whether an index may have by now what it had not when `uv` asked it last, up to ten minutes
+    ago (PyPI's `max-age`)."""
 
 
 def diagnose(output: str, python_version: str, step: str) -> Diagnosis:
@@ -33,7 +36,8 @@ def diagnose(output: str, python_version: str, step: str) -> Diagnosis:
     if missing := _missing_package(output):
         return Diagnosis(
             f"No package index of this machine has {missing}; check its name and version, and "
-            "the index settings (UV_DEFAULT_INDEX, UV_INDEX)."
+            "the index settings (UV_DEFAULT_INDEX, UV_INDEX).",
+            may_be_new=True,
         )
     if re.search(
         r"dns error|[Cc]onnection refused|timed out|[Ff]ailed to (fetch|download)"
