@@ -132,6 +132,7 @@ OURS = {
     "platform/upkeep/health.py": OPERATOR,
     "platform/processes/ports.py": KERNEL,
     "platform/leadership/candidate.py": KERNEL,
+    "platform/leadership/seat.py": OPERATOR,
     "platform/processes/privacy.py": OPERATOR,
     "platform/commands/secret_flags.py": OPERATOR,
     "platform/settings.py": OPERATOR,

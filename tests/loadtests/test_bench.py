@@ -105,7 +105,7 @@ def test_the_gateway_understands_the_file_of_routes(tmp_path: Path) -> None:
 def test_an_unknown_part_is_refused_with_those_there_are() -> None:
     done = subprocess.run([*BENCH, "gateway.nothing"], capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert re.search("'nothing' is none of cost, latency, overhead, overload", done.stderr)
+    assert re.search("'nothing' is none of cost, hosts, latency, overhead, overload", done.stderr)
 
 
 @pytest.fixture

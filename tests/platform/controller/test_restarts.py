@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from hotplate.platform.store.deployments import RevisionDraft
-from hotplate.platform.store.records import DesiredState
+from hotplate.platform.store.records import DecisionRecord, DesiredState
 from hotplate.serving.gateway.protocol.routes import RouteDemand
 from tests.support.control_plane.controller_world import World, running
 from tests.support.control_plane.fake_engine import FakeEngine
@@ -50,12 +50,19 @@ async def test_a_restarted_controller_knows_what_was_learnt_and_scales_nothing_d
     learnt = store.learnt.get(name)
     assert learnt["cold_starts_s"], "the roll-out was one"
     store.learnt.put(name, learnt | {"cold_starts_s": [4.0]})
+    last = store.history.decisions(made.id)[0]
     second = World(store, engine)
     async with running(second):
-        await until(lambda: "no report" not in store.history.decisions(made.id)[0].reason)
-        decision = store.history.decisions(made.id)[0]
+        decision = await until(lambda: _reported(store, made.id, last))
+        assert decision is not None
         assert (decision.desired, decision.demand, len(engine.found)) == (3, 0, 3)
         await second.gateway.report(default__echo=RouteDemand(in_flight=3, queued=9))
         await until(lambda: "1.25 x the 4 s" in store.history.decisions(made.id)[0].reason)
         assert store.learnt.get(name)["service_s"] == 30
     store.close()
+
+
+def _reported(store: QuickStore, deployment_id: int, last: DecisionRecord) -> DecisionRecord | None:
+    """The newest decision, if it came after the `last` one and a report of the demand."""
+    newest = store.history.decisions(deployment_id)[0]
+    return None if newest == last or "no report" in newest.reason else newest
