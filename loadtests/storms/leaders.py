@@ -97,7 +97,8 @@ async def _blow(planes: Planes, number: int, rng: random.Random, sleeper: str) -
     now = asyncio.get_running_loop().time
     pid, began = planes.platform.pid(leader), now()
     os.kill(pid, how)
-    took_s = await planes.taken_over(leader, epoch) - began
+    stopped = leader if how is signal.SIGSTOP else ""
+    took_s = await planes.taken_over(epoch, stopped) - began
     planes.took_s[how.name].append(took_s)
     waking = now()
     trouble = ""
@@ -178,12 +179,13 @@ class Planes:
         await until(known)
         return found[0]
 
-    async def taken_over(self, former: str, epoch: int) -> float:
-        """When the other one acts, and a gateway is connected to it."""
+    async def taken_over(self, epoch: int, stopped: str) -> float:
+        """When one acts anew, and a gateway is connected to it: the other one, or that which was
+        killed, where it begins again before the other one looks. `stopped` answers nothing."""
         now = asyncio.get_running_loop().time
         while True:
             for plane in CONTROL_PLANES:
-                status, said = await self.health(plane) if plane != former else (0, {})
+                status, said = await self.health(plane) if plane != stopped else (0, {})
                 if status == 200 and said["leader"] and said["epoch"] > epoch:
                     return now()
             await asyncio.sleep(LOOK_S)
