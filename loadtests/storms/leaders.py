@@ -269,10 +269,7 @@ class Planes:
 async def _verdict(planes: Planes, asked: Asked, load: SteadyLoad, replicas: set[str]) -> Verdict:
     platform = planes.platform
     failures = load.take()
-    async with aiohttp.ClientSession(headers={"X-YATAI-API-TOKEN": platform.token}) as http:
-        url = f"{platform.url}/api/v1/org_secrets?start=0&count=100000"
-        async with http.get(url) as answer:
-            there = {item["name"] for item in (await answer.json())["items"]}
+    there = await _secrets(platform)
     lost = [name for name in asked.kept if name not in there]
     verdict = Verdict(broken=planes.broken)
     for how, took_s in planes.took_s.items():
@@ -302,3 +299,16 @@ async def _verdict(planes: Planes, asked: Asked, load: SteadyLoad, replicas: set
         for what in tracebacks(log.read_text(errors="replace"))[:1]:
             verdict.broken.append(f"{log.name} has a traceback: {what}")
     return verdict
+
+
+async def _secrets(platform: Platform) -> set[str]:
+    """The names of all that are kept; one list has at most a thousand of them."""
+    names: set[str] = set()
+    async with aiohttp.ClientSession(headers={"X-YATAI-API-TOKEN": platform.token}) as http:
+        while True:
+            url = f"{platform.url}/api/v1/org_secrets?start={len(names)}&count=1000"
+            async with http.get(url) as answer:
+                items = (await answer.json())["items"]
+            if not items:
+                return names
+            names |= {item["name"] for item in items}
