@@ -51,7 +51,8 @@ def installed(wheel: Path) -> Path:
     """The folder of the programs of an environment with the wheel and what it asks for."""
     environment = wheel.with_name("environment")
     run(UV, "venv", "--python", sys.executable, environment)
-    run(UV, "pip", "install", "--python", environment / "bin" / "python", wheel)
+    extra = "" if Platform.databases is None else "[postgresql]"
+    run(UV, "pip", "install", "--python", environment / "bin" / "python", f"{wheel}{extra}")
     return environment / "bin"
 
 

@@ -48,17 +48,18 @@ def server(**settings: object) -> Iterator[str]:
 
 def start(server: str) -> None:
     """Starts a server that was stopped; it takes connections then."""
-    folder = _folder(server)
+    folder = folder_of(server)
     _runner(folder)(["pg_ctl", "-D", f"{folder}/data", "-w", "-l", f"{folder}/log", "start"])
 
 
 def stop(server: str, mode: str = "fast") -> None:
     """Stops a server: `fast` ends its connections, `immediate` does not even write what it has."""
-    folder = _folder(server)
+    folder = folder_of(server)
     _runner(folder)(["pg_ctl", "-D", f"{folder}/data", "-w", "-m", mode, "stop"])
 
 
-def _folder(server: str) -> str:
+def folder_of(server: str) -> str:
+    """Where it keeps all that it has; `server` is the URL of any of its databases."""
     return str(make_url(server).query["host"])
 
 

@@ -77,6 +77,8 @@ class Platform:
             (data / "environments").symlink_to(environments_of.data / "environments")
         if not database and Platform.databases is not None:
             database = Platform.databases()
+        self.database = database
+        """Its URL; empty for SQLite's file."""
         (data / "hotplate.toml").write_text(
             "[platform]\n"
             f'database_url = "{database}"\n'

@@ -5,12 +5,16 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Iterable
 
+from tests.support.control_plane import postgresql
 from tests.support.end_to_end.platform_process import Platform
 
 
 def places_of(values: Iterable[str], platform: Platform) -> list[str]:
-    """The files that have one of them: of its data, what it prints, and what replicas share."""
-    places = map(str, (platform.data, platform.log, platform.shared))
+    """The files that have one of them: of its data and its database's server, what it prints, and
+    what replicas share."""
+    places = [*map(str, (platform.data, platform.log, platform.shared))]
+    if platform.database:
+        places.append(postgresql.folder_of(platform.database))
     command = ["grep", "-rlaF", "--devices=skip", "--file=-", *places]
     done = subprocess.run(
         command, input="\n".join(values), capture_output=True, text=True, check=False
