@@ -127,13 +127,17 @@ class Engine(Protocol):
         """Want `count` replicas of the workload, of which none is in `remove`.
 
         Returns once noted, not once done; the same call again changes nothing. Replicas in
-        `remove` have been drained by the caller and are stopped. `count` 0 stops them all.
+        `remove` have been drained by the caller and are stopped. `count` 0 stops them all. The
+        workload is expected from now on, until an `expect` that lacks it.
         """
 
-    async def settle(self) -> None:
-        """All workloads have been named: adopted replicas of others are stopped now.
+    async def expect(self, workloads: Collection[Workload]) -> None:
+        """These and no others may have replicas, those that are asleep too: what a start of theirs
+        needs may be made ahead, and replicas of all others are stopped, which end what they have
+        begun.
 
-        Until this call nothing adopted is stopped, however long that takes.
+        Returns once noted, not once done. Until the first call nothing adopted is stopped, however
+        long that takes.
         """
 
     def replicas(self) -> Sequence[Replica]:

@@ -41,7 +41,7 @@ async def test_a_new_engine_adopts_what_runs(tmp_path: Path) -> None:
         assert adopted.cold_start_s == pytest.approx(sum(p.share_s for p in adopted.phases))
 
         await engine.scale(workload(), 1)
-        await engine.settle()
+        await engine.expect([workload()])
         await engine.scale(workload(), 2)
         replicas = await until(engine, states(S.READY, S.READY))
         assert name in {each.id for each in replicas}
@@ -109,7 +109,7 @@ async def test_an_orphan_that_nobody_wants_is_stopped_when_all_wishes_are_stated
 ) -> None:
     _, pid = await leave_one_running(tmp_path)
     async with running(tmp_path) as engine:
-        await engine.settle()
+        await engine.expect([])
         await until(engine, states())
         assert not runs(pid)
 

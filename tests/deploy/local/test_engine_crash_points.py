@@ -131,7 +131,7 @@ async def live(
     engine = LocalEngine(host, FakeRuntime(), MACHINE, QUICK, random.Random())
     await engine.start()
     await engine.scale(wanted, count)
-    await engine.settle()
+    await engine.expect([wanted])
     resting = asyncio.create_task(at_rest(engine, host.records, count))
     waits: list[asyncio.Task[Any]] = [resting]
     if records is not None:

@@ -16,13 +16,13 @@ def member(name: str, state: ReplicaState, created_at: float = 0.0) -> Member:
 
 
 def test_missing_replicas_are_made_and_those_being_stopped_do_not_count() -> None:
-    plan = make_plan({A: 3}, [member("x", S.READY), member("y", S.STOPPING)], settled=True)
+    plan = make_plan({A: 3}, [member("x", S.READY), member("y", S.STOPPING)], expected={A})
     assert plan.create == {A: 2}
     assert plan.stop == {}
 
 
 def test_a_failed_replica_is_not_replaced() -> None:
-    assert make_plan({A: 1}, [member("x", S.FAILED)], settled=True).create == {}
+    assert make_plan({A: 1}, [member("x", S.FAILED)], expected={A}).create == {}
 
 
 def test_those_that_serve_nobody_go_first_then_the_youngest() -> None:
@@ -37,16 +37,17 @@ def test_those_that_serve_nobody_go_first_then_the_youngest() -> None:
     ]
     order = ["failed", "pending", "pausing", "starting", "unready", "young", "old"]
     for count in range(len(members)):
-        stopped = make_plan({A: count}, members, settled=True).stop
+        stopped = make_plan({A: count}, members, expected={A}).stop
         assert list(stopped) == order[: len(members) - count]
 
 
-def test_what_nobody_wants_is_stopped_only_when_all_wishes_are_stated() -> None:
+def test_what_is_not_expected_is_stopped_once_it_is_said_what_is() -> None:
     members = [member("x", S.READY)]
-    assert make_plan({B: 0}, members, settled=False).stop == {}
-    assert make_plan({B: 0}, members, settled=True).stop == {"x": "it is no longer wanted"}
+    assert make_plan({B: 0}, members, expected=None).stop == {}
+    assert make_plan({B: 0}, members, expected={A, B}).stop == {}
+    assert make_plan({B: 0}, members, expected={B}).stop == {"x": "it is no longer wanted"}
 
 
 def test_a_fulfilled_wish_needs_nothing() -> None:
-    plan = make_plan({A: 1}, [member("x", S.READY)], settled=True)
+    plan = make_plan({A: 1}, [member("x", S.READY)], expected={A})
     assert (plan.create, plan.stop) == ({}, {})

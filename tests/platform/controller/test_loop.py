@@ -83,6 +83,33 @@ async def test_replicas_follow_demand_up_and_down_and_drain_first(world: World) 
     await until(lambda: not world.engine.found)
 
 
+async def test_what_sleeps_may_have_replicas_and_what_is_replaced_only_until_it_has_drained(
+    world: World,
+) -> None:
+    def expected() -> list[int] | None:
+        known = world.engine.expected
+        return None if known is None else sorted(key.revision for key in known)
+
+    made = world.deploy(least=0)
+    await until(lambda: world.status(made) == "scaled-to-zero" and not world.engine.found)
+    assert expected() == [1]
+    await world.gateway.report(default__echo=RouteDemand(in_flight=1, service_s=60))
+    await until(lambda: len(world.gateway.routed()) == 1)
+    (old,) = world.gateway.routed()
+    await world.gateway.report(default__echo=RouteDemand(in_flight=1, busy={old: 1}))
+    world.update(made, "v2")
+    await until(lambda: world.status(made) == "running" and bool(world.engine.of(2)))
+    assert (expected(), list(world.engine.of(1))) == ([1, 2], [world.engine.found[old]])
+    await world.gateway.report(default__echo=RouteDemand(in_flight=1))
+    await until(lambda: expected() == [2])
+    assert not world.engine.of(1)
+    world.store.deployments.terminate(made.id)
+    world.controller.poke(made.id)
+    await world.gateway.report(default__echo=RouteDemand())
+    await until(lambda: world.status(made) == "terminated")
+    await until(lambda: expected() == [])
+
+
 async def rolling_out(world: World) -> tuple[Deployment, list[str]]:
     """A deployment whose second revision is starting, and the replicas of its first."""
     made = world.deploy(least=1)
@@ -404,7 +431,7 @@ async def test_one_deployment_that_cannot_be_read_does_not_keep_the_others_from_
     world.engine.found.update(survivors.found)
     async with running(world):
         await until(lambda: world.gateway.route() and world.gateway.routed())
-        assert not world.engine.settled, "what the damaged one wants has not been said"
+        assert world.engine.expected is None, "what the damaged one wants has not been said"
         assert world.engine.removed == []
     store.close()
 
@@ -433,7 +460,7 @@ async def test_without_ports_for_its_services_one_waits_and_says_so_and_the_othe
         assert world.status(waits) == "deploying"
         assert "Traceback" not in caplog.text and "step failed" not in caplog.text
         assert {replica.key.deployment for replica in world.engine.found.values()} == {"echo"}
-        await until(lambda: world.engine.settled)
+        await until(lambda: world.engine.expected is not None)
         store.deployments.delete(echo.id)
         world.controller.poke(echo.id)
         await until(lambda: world.status(waits) == "running")

@@ -23,7 +23,7 @@ async def test_a_restarted_controller_goes_on_where_the_last_one_was(tmp_path: P
     second = World(store, engine)
     async with running(second):
         await until(lambda: second.gateway.routed() == kept)
-        assert engine.settled
+        await until(lambda: engine.expected == frozenset([engine.found[kept[0]].key]))
         assert list(engine.found) == kept
         assert made.wanted is DesiredState.RUNNING
     store.close()

@@ -129,7 +129,9 @@ class MortalEngine(FakeEngine):
         if list(self.found) != before:
             self._life.spent("scale")
 
-    async def settle(self) -> None:
+    async def expect(self, workloads: Collection[Workload]) -> None:
         self._life.needed()
-        await super().settle()
-        self._life.spent("settle")
+        before = list(self.found)
+        await super().expect(workloads)
+        if list(self.found) != before:
+            self._life.spent("expect")

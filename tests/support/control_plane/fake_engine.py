@@ -22,7 +22,8 @@ class FakeEngine:
         self.found: dict[str, Replica] = dict(survivors.found) if survivors else {}
         self.wishes: dict[WorkloadKey, int] = {}
         self.removed: list[str] = []
-        self.settled = False
+        self.expected: frozenset[WorkloadKey] | None = None
+        """Those that may have replicas, as was said last."""
         self.failure: Exception | None = None
         """What starting and stopping replicas fails with."""
         self.footprints: dict[str, int] = {}
@@ -41,6 +42,8 @@ class FakeEngine:
         key = workload.key
         before = dict(self.found)
         self.wishes[key] = count
+        if self.expected is not None:
+            self.expected |= {key}
         for name in remove:
             if self.found.pop(name, None):
                 self.removed.append(name)
@@ -53,9 +56,9 @@ class FakeEngine:
         if self.found != before:
             self._news.set()
 
-    async def settle(self) -> None:
-        self.settled = True
-        unwanted = [name for name, each in self.found.items() if each.key not in self.wishes]
+    async def expect(self, workloads: Collection[Workload]) -> None:
+        self.expected = frozenset(workload.key for workload in workloads)
+        unwanted = [name for name, each in self.found.items() if each.key not in self.expected]
         for name in unwanted:
             self.removed.append(name)
             del self.found[name]

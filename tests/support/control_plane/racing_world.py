@@ -54,7 +54,7 @@ class LateEngine(FakeEngine):
     def step(self) -> None:
         wishes = {key: count for key, (_, count) in self._wished.items()}
         members = [Member(r.id, r.key, r.state, r.created_at) for r in self.found.values()]
-        plan = make_plan(wishes, members, settled=False)
+        plan = make_plan(wishes, members, expected=None)
         for name in plan.stop:
             self.become(name, ReplicaState.STOPPING)
         for key, count in plan.create.items():

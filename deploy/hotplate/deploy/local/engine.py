@@ -84,7 +84,8 @@ class LocalEngine(Engine):
         self._rng = rng or random.SystemRandom()
         self._desired: dict[WorkloadKey, _Desired] = {}
         self._replicas: dict[str, LocalReplica] = {}
-        self._settled = False
+        self._expected: set[WorkloadKey] | None = None
+        """Those that may have replicas; None = not all have been named yet."""
         self._wake = asyncio.Event()
         self._has_changed = asyncio.Event()
         self._tasks = BackgroundTasks()
@@ -129,15 +130,20 @@ class LocalEngine(Engine):
             if replica is not None and replica.workload.key == workload.key:
                 self._stop(replica, "drained" if replica.serves else "it is no longer wanted")
         self._desired[workload.key] = _Desired(workload, count)
+        if self._expected is not None:
+            self._expected.add(workload.key)
         for replica in self._replicas.values():
             if replica.workload.key == workload.key and not replica.may_retry:
                 complete(replica, workload)
         self._stop_cut_off(workload)
         self._wake.set()
 
-    async def settle(self) -> None:
-        self._settled = True
-        self._wake.set()
+    async def expect(self, workloads: Collection[Workload]) -> None:
+        expected = {workload.key for workload in workloads}
+        if expected != self._expected:
+            self._expected = expected
+            self._desired = {k: each for k, each in self._desired.items() if k in expected}
+            self._wake.set()
 
     def replicas(self) -> Sequence[Replica]:
         return [replica.view() for replica in self._replicas.values()]
@@ -163,7 +169,7 @@ class LocalEngine(Engine):
 
     async def stop_all(self) -> None:
         self._desired.clear()
-        self._settled = True
+        self._expected = set()
         for replica in list(self._replicas.values()):
             self._stop(replica, "the platform is stopping")
         await self._tasks.finish()
@@ -253,7 +259,7 @@ class LocalEngine(Engine):
             Member(each.id, each.workload.key, each.state, each.created_at)
             for each in self._replicas.values()
         ]
-        plan = make_plan(counts, members, settled=self._settled)
+        plan = make_plan(counts, members, expected=self._expected)
         for unwanted, reason in plan.stop.items():
             self._stop(self._replicas[unwanted], reason)
         for key, count in plan.create.items():

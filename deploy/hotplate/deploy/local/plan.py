@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from hotplate.deploy.engine import ENDS_FIRST, ReplicaState
@@ -31,13 +31,16 @@ class ScalePlan:
 
 
 def make_plan(
-    desired: Mapping[WorkloadKey, int], replicas: Sequence[Member], *, settled: bool
+    desired: Mapping[WorkloadKey, int],
+    replicas: Sequence[Member],
+    *,
+    expected: Set[WorkloadKey] | None,
 ) -> ScalePlan:
     """Compare the numbers `desired` with the replicas there are.
 
     A replica that is being stopped no longer counts; one that has failed does, because a new one
-    would fail too. Replicas of workloads that nobody has named are stopped only once all have been
-    (`settled`).
+    would fail too. Replicas of workloads that are not `expected` are stopped; None = nobody has
+    said yet which are.
     """
     by_key: dict[WorkloadKey, list[Member]] = defaultdict(list)
     for replica in replicas:
@@ -51,8 +54,8 @@ def make_plan(
             create[key] = -surplus
         for replica in sorted(by_key[key], key=_goes_first)[: max(surplus, 0)]:
             stop[replica.id] = f"scaled to {count}"
-    if settled:
-        for key in by_key.keys() - desired.keys():
+    if expected is not None:
+        for key in by_key.keys() - expected:
             stop |= {replica.id: "it is no longer wanted" for replica in by_key[key]}
     return ScalePlan(create, stop)
 

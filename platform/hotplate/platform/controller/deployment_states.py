@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Set
 
+from hotplate.deploy.workload import Workload, WorkloadKey
 from hotplate.platform.controller.deployment_state import DeploymentState
 from hotplate.platform.controller.scaling.allocations import Allocations
 from hotplate.platform.controller.scaling.deciders import Scaling
+from hotplate.platform.store.records import DesiredState, RolloutOutcome
 
 
 class DeploymentStates:
@@ -81,6 +83,11 @@ class DeploymentStates:
                 heard.append(deployment_id)
         return heard
 
+    def expected(self, there: Iterable[WorkloadKey]) -> list[Workload]:
+        """The workloads that may have replicas; `there` are those that have some."""
+        present = self.allocations.ordered().union(there)
+        return [workload for state in self for workload in _expected(state, present)]
+
     def _turn(self, state: DeploymentState) -> None:
         if state.deployment.parent_id is None:
             self._turned.add((state.deployment.organization.name, state.deployment.name))
@@ -96,3 +103,20 @@ class DeploymentStates:
             for service in services
             for manifest in service.workload.manifests
         )
+
+
+def _expected(state: DeploymentState, present: Set[WorkloadKey]) -> list[Workload]:
+    """Of what is wanted, asleep or not, and what of those that are `present` still finishes its
+    requests."""
+    running = state.deployment.wanted is DesiredState.RUNNING
+    wanted = {
+        revision.number
+        for revision in state.kept()
+        if running and revision.outcome is not RolloutOutcome.FAILED
+    }
+    return [
+        service.workload
+        for number, services in state.services.items()
+        for service in services
+        if number in wanted or service.workload.key in present
+    ]

@@ -16,8 +16,9 @@ demand, a query is answered, or a moment comes that its last step named (`next_a
     plans: scale, drain, conclude the roll-out, set the status   planning/plan
     tells the engine, records the decisions and the status
 
-After each round the routes of all deployments go to the gateways (`gateways/route_links`), and what
-was recorded to the store (`pending_writes`): in one transaction, for which no round waits.
+After each round the engine is told which workloads may have replicas at all, the routes of all
+deployments go to the gateways (`gateways/route_links`), and what was recorded to the store
+(`pending_writes`): in one transaction, for which no round waits.
 """
 
 from __future__ import annotations
@@ -207,10 +208,6 @@ class Controller:
                 await self._step_all()
                 group.create_task(self._watch_engine())
                 group.create_task(self._queries.run())
-                while self._unstated:  # however long it takes: what they have goes on
-                    await self._wait()
-                    await self._step_all()
-                await self._engine.settle()
                 while True:
                     await self._wait()
                     await self._step_all()
@@ -313,6 +310,9 @@ class Controller:
             if state := self.states.get(deployment_id):
                 state.route(self._engine.replicas(), self._addresses)
             await asyncio.sleep(0)  # a round may be of thousands, and others have their turns too
+        if not self._unstated:  # however long it takes: what these have goes on
+            there = {replica.key for replica in self._engine.replicas()}
+            await self._engine.expect(self.states.expected(there))
         for deployment_id in (*self.states.allocations.affected(), *self.states.to_hear()):
             self._look_at(deployment_id)
         self._publish()

@@ -248,7 +248,7 @@ async def test_a_replica_that_was_a_standby_is_adopted_and_idle_standbys_end(
     assert all(map(runs, pids))
     async with running(tmp_path, runtime) as second:
         await second.scale(workload("a"), 2)
-        await second.settle()
+        await second.expect([workload("a")])
         adopted = await until(second, states(S.READY, S.READY))
         assert {pid_of(tmp_path, replica.id) for replica in adopted} == pids
         view = await pool(second, ready(1))

@@ -50,7 +50,7 @@ async def next_engine(
     async with started(engine_of(host, forking(), standby)) as engine:
         await engine.scale(workload("a"), 1)
         await engine.scale(workload("b"), forks)
-        await engine.settle()
+        await engine.expect([workload("a"), workload("b")])
         await until(engine, states(*[S.READY] * (1 + forks)))
         yield engine
     await nothing_left(directory, host)
@@ -110,7 +110,7 @@ async def test_of_a_killed_engine_nothing_is_left_that_nobody_wants(tmp_path: Pa
     host = walled(tmp_path)
     await killed(tmp_path, 2)
     async with started(engine_of(host, forking(), OFF)) as engine:
-        await engine.settle()
+        await engine.expect([])
         await until(engine, states())
         await nothing_left(tmp_path, host)
 
