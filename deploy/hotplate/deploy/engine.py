@@ -27,6 +27,8 @@ class ReplicaState(StrEnum):
     BACKOFF = "backoff"
     """It ended by itself; it starts again at `retry_at`."""
     STOPPING = "stopping"
+    """It is to end, as the caller wants it or by itself (its node goes, somebody deletes it): it
+    takes nothing new, and what it has begun may go on until its grace is over."""
     FAILED = "failed"
     """It cannot start and will not be tried again (environment cannot be built, bad bento …)."""
 
@@ -49,6 +51,11 @@ class Replica:
     id: str
     key: WorkloadKey
     state: ReplicaState
+    uid: str = ""
+    """What no other replica ever has, whatever its id or address. Empty = the engine was not let
+    make it, and it waits under a name alone."""
+    node: str = ""
+    """Where it is, as `capacity` names it; empty while it has no place."""
     reason: str = ""
     """One sentence: why it is pending, in back-off or failed."""
     address: str = ""
@@ -78,6 +85,11 @@ class Replica:
     """The file with the output of the build that it waits for; empty while there is none."""
     unbuilt: bool = False
     """Whether its last start ended because its environment could not be built."""
+
+    @property
+    def leaves(self) -> bool:
+        """Whether it is being stopped and may have requests that it still ends."""
+        return self.state is ReplicaState.STOPPING and self.ready_at is not None
 
     @property
     def wanted_at(self) -> float:
@@ -127,8 +139,10 @@ class Engine(Protocol):
         """Want `count` replicas of the workload, of which none is in `remove`.
 
         Returns once noted, not once done; the same call again changes nothing. Replicas in
-        `remove` have been drained by the caller and are stopped. `count` 0 stops them all. The
-        workload is expected from now on, until an `expect` that lacks it.
+        `remove` have been drained by the caller and end first, as far as that is the engine's to
+        say: where another one ends in place of it, that one is `STOPPING` with its requests.
+        `count` 0 stops them all. The workload is expected from now on, until an `expect` that
+        lacks it.
         """
 
     async def expect(self, workloads: Collection[Workload]) -> None:

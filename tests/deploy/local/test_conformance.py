@@ -22,6 +22,7 @@ from tests.support.patience import PATIENCE_S
 
 class LocalEngineUnderTest:
     patience_s = PATIENCE_S
+    removes_exactly = True
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -410,6 +410,42 @@ async def test_a_lost_gateway_changes_nothing(world: World) -> None:
     assert len(world.engine.found) == 1
 
 
+async def test_one_that_is_ended_without_us_ends_its_requests_and_another_takes_its_place(
+    world: World,
+) -> None:
+    world.deploy(least=1)
+    await until(lambda: len(world.gateway.routed()) == 1)
+    (ended,) = world.gateway.routed()
+    await world.gateway.report(default__echo=RouteDemand(in_flight=1, busy={ended: 1}))
+    world.engine.become(ended, ReplicaState.STOPPING, "its node is being emptied")
+    await until(lambda: len(world.gateway.routed()) == 1 and ended not in world.gateway.routed())
+    route = world.gateway.route()
+    assert route is not None
+    assert ended in {replica.id for replica in route.replicas if replica.draining}
+    world.engine.bury()
+    await until(lambda: ended not in {r.id for r in (world.gateway.route() or route).replicas})
+    assert world.engine.removed == []
+
+
+async def test_where_another_one_ends_than_was_drained_the_drained_one_serves_again(
+    world: World,
+) -> None:
+    made = world.deploy(least=0)
+    await until(lambda: world.status(made) == "scaled-to-zero" and not world.engine.found)
+    await world.gateway.report(default__echo=RouteDemand(in_flight=1, queued=1, service_s=60))
+    await until(lambda: len(world.gateway.routed()) == 2)
+    world.engine.ends_others = True
+    busy, idle = world.gateway.routed()
+    await world.gateway.report(default__echo=RouteDemand(in_flight=1, busy={busy: 1}))
+    await until(lambda: world.engine.found[busy].state is ReplicaState.STOPPING)
+    await until(lambda: world.gateway.routed() == [idle])
+    route = world.gateway.route()
+    assert route is not None and {r.id for r in route.replicas} == {busy, idle}
+    world.engine.bury()
+    await until(lambda: len((world.gateway.route() or route).replicas) == 1)
+    assert world.gateway.routed() == [idle] and idle not in world.engine.removed
+
+
 async def test_a_gateway_that_is_parted_with_answers_and_goes(world: World) -> None:
     async with asyncio.timeout(2):
         await world.controller.gateways.close()

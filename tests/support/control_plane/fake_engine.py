@@ -26,6 +26,9 @@ class FakeEngine:
         """Those that may have replicas, as was said last."""
         self.failure: Exception | None = None
         """What starting and stopping replicas fails with."""
+        self.ends_others = False
+        """Whether another one ends in place of one that is to be removed, if it can: its requests
+        are cut only when it is buried."""
         self.footprints: dict[str, int] = {}
         """By service, what one replica takes of the memory."""
         self.log_files: dict[str, Path] = {}
@@ -45,9 +48,12 @@ class FakeEngine:
         if self.expected is not None:
             self.expected |= {key}
         for name in remove:
-            if self.found.pop(name, None):
+            others = [r for r in self._mine(key) if r.id not in remove]
+            if self.ends_others and others:
+                self.become(others[0].id, ReplicaState.STOPPING)
+            elif self.found.pop(name, None):
                 self.removed.append(name)
-        mine = [replica for replica in self.found.values() if replica.key == key]
+        mine = self._mine(key)
         for replica in mine[count:]:
             self.removed.append(replica.id)
             del self.found[replica.id]
@@ -117,8 +123,18 @@ class FakeEngine:
         )
         self._news.set()
 
+    def bury(self) -> None:
+        """Nothing is left of what was being stopped."""
+        stopping = ReplicaState.STOPPING
+        self.found = {n: r for n, r in self.found.items() if r.state is not stopping}
+        self._news.set()
+
     def of(self, revision: int) -> list[Replica]:
         return [replica for replica in self.found.values() if replica.key.revision == revision]
+
+    def _mine(self, key: WorkloadKey) -> list[Replica]:
+        stopping = ReplicaState.STOPPING
+        return [r for r in self.found.values() if r.key == key and r.state is not stopping]
 
     def _add(self, workload: Workload) -> None:
         self._made += 1
@@ -128,6 +144,8 @@ class FakeEngine:
             name,
             workload.key,
             state,
+            uid=f"uid-{self._made}",
+            node="here",
             address=f"127.0.0.1:{20000 + self._made}",
             resources=workload.resources,
             created_at=_now(),

@@ -65,10 +65,6 @@ class LateEngine(FakeEngine):
     def wished(self) -> dict[str, int]:
         return {key.deployment: count for key, (_, count) in self._wished.items()}
 
-    def bury(self, name: str) -> None:
-        if self.found[name].state is ReplicaState.STOPPING:
-            del self.found[name]
-
 
 class SaidByHand:
     """What gateways would say."""
@@ -188,7 +184,7 @@ class Weather:
         engine = self._quarters.engine
         state = engine.found[replica].state
         if state is ReplicaState.STOPPING:
-            engine.bury(replica)
+            del engine.found[replica]
         elif state is not ReplicaState.READY:
             engine.become(replica, ReplicaState.READY)
         elif self._rng.random() < 0.1:

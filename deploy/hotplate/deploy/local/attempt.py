@@ -66,6 +66,8 @@ class AttemptRecorder:
 class EngineContext:
     """What all replicas of an engine share."""
 
+    node: str
+    """The name of this machine."""
     runtime: Runtime
     host: ProcessHost
     settings: LocalSettings

@@ -105,6 +105,7 @@ class LocalEngine(Engine):
         )
         self._leavings = Leavings(host.records, starting)
         self._context = EngineContext(
+            node=machine.name,
             runtime=runtime,
             host=host,
             settings=self._settings,

@@ -112,6 +112,7 @@ class LocalReplica:
             self._unbuilt,
             self._log_tail,
             self.created_at,
+            self.place is None,
             attempt.process is None,
             attempt.address,
             attempt.self_report,
@@ -129,6 +130,8 @@ class LocalReplica:
             id=self.id,
             key=self.workload.key,
             state=self.state,
+            uid=self.id,  # it is made by chance, and never given twice
+            node="" if self.place is None else self._context.node,
             reason=self._reason,
             address=attempt.address if attempt.process else "",
             self_report=attempt.self_report,

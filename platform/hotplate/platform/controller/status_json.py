@@ -52,6 +52,8 @@ def _replica(replica: Replica, state: DeploymentState) -> dict[str, Any]:
     waited_for = messages.finishing(tasks, state.patience_s(replica)) if tasks else ""
     return {
         "id": replica.id,
+        "uid": replica.uid,
+        "node": replica.node,
         "revision": replica.key.revision,
         "service": replica.key.service,
         "state": "draining" if replica.id in state.draining else replica.state.value,

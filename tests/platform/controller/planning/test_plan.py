@@ -104,6 +104,19 @@ def test_a_revision_that_cannot_start_fails_with_its_reason_and_the_old_one_goes
     assert {(s.key.revision, s.count) for s in step.scales} == {(1, 1), (2, 0)}
 
 
+@pytest.mark.parametrize(("busy", "left"), [(1, 1), (0, 0)], ids=["it may call", "it calls nobody"])
+def test_what_one_that_is_ended_without_us_calls_stays_until_its_requests_have_ended(
+    busy: int, left: int
+) -> None:
+    chain = (service(1, dependencies=("Inner",)), service(1, "Inner"))
+    ended = replica("a", 1, ReplicaState.STOPPING, ready_at=NOW - 1, address="a:1")
+    inner = replace(replica("b"), key=key(1, "Inner"))
+    of = deployment(revision(1), revision(1))
+    told = observed(of, ended, inner, services={1: chain}, busy={"a": busy} if busy else {})
+    step = plan(replace(told, draining=frozenset({"b"}), idle=frozenset({"b"})))
+    assert {s.key.service: s.count for s in step.scales} == {"Echo": 0, "Inner": left}
+
+
 def test_a_revision_fails_by_what_its_entry_service_calls_and_says_so() -> None:
     chain = (
         service(1, dependencies=("Middle",)),

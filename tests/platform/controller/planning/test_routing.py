@@ -21,7 +21,7 @@ from hotplate.serving.gateway.protocol.routes import (
     RouteDemand,
     RouteTable,
 )
-from tests.support.control_plane.situations import deployment, key, replica, revision, service
+from tests.support.control_plane.situations import NOW, deployment, key, replica, revision, service
 
 
 def routes(
@@ -87,6 +87,16 @@ def test_a_replica_of_the_old_revision_stays_in_the_route_while_it_drains() -> N
     there = [replica("old", 1, address="a:1"), replica("new", 2, address="a:2")]
     route = routes(of, there, draining=["old"])["acme/echo"]
     assert {(r.id, r.draining) for r in route.replicas} == {("old", True), ("new", False)}
+
+
+def test_one_that_is_stopped_drains_and_one_that_never_served_is_in_no_route() -> None:
+    of = deployment(revision(1), revision(1))
+    ends = replica("ends", 1, ReplicaState.STOPPING, ready_at=NOW, address="a:1")
+    never = replica("never", 1, ReplicaState.STOPPING, address="a:2")
+    gone = replica("gone", 1, ReplicaState.STOPPING, ready_at=NOW)
+    serves = replica("serves", 1, address="a:3")
+    route = routes(of, [ends, never, gone, serves])["acme/echo"]
+    assert {(r.id, r.draining) for r in route.replicas} == {("ends", True), ("serves", False)}
 
 
 CHAIN = [

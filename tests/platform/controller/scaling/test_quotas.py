@@ -197,11 +197,6 @@ class SlowEngine(FakeEngine):
         super()._add(workload)
         self.exceeded += len(self.found) + self._beside > self.most
 
-    def bury(self) -> None:
-        """What was being stopped is gone."""
-        self.found = {n: r for n, r in self.found.items() if r.state in LIVE}
-        self._news.set()
-
 
 LIVE = (ReplicaState.STARTING, ReplicaState.READY)
 

@@ -226,10 +226,17 @@ def _called(observed: Observed) -> set[WorkloadKey]:
     for services in observed.services.values():
         keys = {service.name: service.workload.key for service in services}
         serving = {
-            s.name: sum(map(_serves, observed.replicas_of(s.workload.key))) for s in services
+            s.name: sum(_calls(r, observed) for r in observed.replicas_of(s.workload.key))
+            for s in services
         }
         called |= {keys[name] for name in called_by(services, _nonzero(serving))}
     return called
+
+
+def _calls(replica: Replica, observed: Observed) -> bool:
+    """Whether its requests may still call other services: one that was ended by others than us had
+    no time to drain before."""
+    return _serves(replica) or (replica.leaves and observed.busy.get(replica.id, 0) > 0)
 
 
 def _nonzero(counts: Mapping[str, int]) -> list[str]:

@@ -61,8 +61,10 @@ def routes_of(
 
     `services`: by revision number, including a revision that ends, whose last requests still call
     its own services. A service gets requests once all services that it calls are ready. While two
-    revisions share the requests, the public route has the replicas of both.
+    revisions share the requests, the public route has the replicas of both. A replica that is being
+    stopped drains, whoever ends it.
     """
+    draining |= {replica.id for replica in replicas if replica.leaves}
     routes = []
     revision = active_revision(deployment)
     settings = LabelSettings.of(deployment.labels)
@@ -200,7 +202,7 @@ def _reachable(
 
     A request sent sooner would wait inside the replica, with a slot taken and its time running.
     """
-    answering = [r for r in replicas if r.state is ReplicaState.READY and r.address]
+    answering = [r for r in replicas if r.address and (r.state is ReplicaState.READY or r.leaves)]
     open_keys = {r.key for r in answering if r.id not in draining}
     called = called_by(members, [service.name])
     if all(s.workload.key in open_keys for s in members if s.name in called):
