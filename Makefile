@@ -1,6 +1,6 @@
 # Everything works in .venv at the root, made by whichever target comes first.
 .DEFAULT_GOAL := help
-.PHONY: help install lock audit compiled wheel demo test test-postgres cluster-up cluster-down check mutation bench bench-gateway bench-cache bench-gpu gpu promises fix
+.PHONY: help install lock audit compiled wheel demo test test-postgres images cluster-up cluster-down check mutation bench bench-gateway bench-cache bench-gpu gpu promises fix
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -58,6 +58,9 @@ test: .venv/installed  ## the whole suite
 
 test-postgres: .venv/installed  ## tests/platform and tests/scenarios again, on PostgreSQL
 	@$(BIN)/python -m pytest $(SUITE) --database postgresql tests/platform tests/scenarios
+
+images: .venv/installed  ## the images of this tree, for a cluster: .cluster/images/*.tar
+	@$(BIN)/python -m tests.cluster images
 
 cluster-up: .venv/installed  ## a real Kubernetes on this machine; NODES=2, FAKE_NODES=0
 	@$(BIN)/python -m tests.cluster up --nodes $(or $(NODES),2) --fake-nodes $(or $(FAKE_NODES),0)

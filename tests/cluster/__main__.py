@@ -9,6 +9,7 @@ import argparse
 import sys
 
 from tests.cluster.errors import TestClusterError
+from tests.cluster.images import ours
 from tests.cluster.installation import Installation
 from tests.cluster.layout import Layout
 from tests.cluster.machine import lacks
@@ -20,11 +21,14 @@ def main() -> int:
     """The command; 1 with one sentence if it could not be done."""
     arguments = _parser().parse_args()
     cluster = Installation(Layout())
-    if (reason := lacks()) is not None:
+    if arguments.command != "images" and (reason := lacks()) is not None:
         print(reason)
         return 1
     try:
-        if arguments.command == "up":
+        if arguments.command == "images":
+            for step in ours.ensure(cluster.layout):
+                print(step, flush=True)
+        elif arguments.command == "up":
             for step in cluster.up(arguments.nodes, arguments.fake_nodes):
                 print(step, file=sys.stderr, flush=True)
             print(f"export KUBECONFIG={cluster.layout.kubeconfig}")
@@ -44,6 +48,7 @@ def _parser() -> argparse.ArgumentParser:
     up = commands.add_parser("up", help="make the cluster, or what is missing of it")
     up.add_argument("--nodes", type=int, default=2)
     up.add_argument("--fake-nodes", type=int, default=0)
+    commands.add_parser("images", help="write the images of this tree; needs neither root nor Go")
     commands.add_parser("down", help="take it down")
     for fault in _FAULTS:
         parts = "NODE, apiserver, controllers, scheduler, etcd"

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.cluster.errors import CannotRunHere, TestClusterError
-from tests.cluster.layout import Layout
+from tests.cluster.layout import Layout, user_cache
 
 _MODULES = Path(__file__).parent / "modules"
 _KUBERNETES_VERSION = "1.36.4"
@@ -96,8 +96,7 @@ def _built(program: Program) -> Path:
     digest = hashlib.blake2b(program.linking.encode(), digest_size=16)
     for file in (folder / "go.sum", *folder.glob("*.go")):
         digest.update(file.read_bytes())
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return cache / "hotplate-test-cluster" / digest.hexdigest() / program.name
+    return user_cache(digest.hexdigest()) / program.name
 
 
 def _build(program: Program, place: Path) -> None:

@@ -7,8 +7,8 @@ import urllib.request
 from dataclasses import dataclass
 from typing import Any
 
+from tests.cluster.images.small import image_name
 from tests.cluster.kubectl import Kubectl
-from tests.cluster.small_images import image_name
 
 PORT = 3000
 _READY_WITHIN = "60s"

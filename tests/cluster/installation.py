@@ -14,11 +14,11 @@ from tests.cluster.control_plane import PARTS, ControlPlane
 from tests.cluster.daemons import Daemons
 from tests.cluster.errors import TestClusterError
 from tests.cluster.fake_nodes import FakeNodes
+from tests.cluster.images.small import SMALL_IMAGES, ensure_small
 from tests.cluster.kubectl import Kubectl
 from tests.cluster.lan import Lan
 from tests.cluster.layout import MOST_NODES, PROXY_ADDRESS, Layout
 from tests.cluster.node import Node, start_proxy
-from tests.cluster.small_images import SMALL_IMAGES, ensure_image
 
 _READY_WITHIN_S = 120.0
 
@@ -41,13 +41,13 @@ class Installation:
         lan = Lan(self.daemons)
         lan.ensure_bridge()
         yield from ControlPlane(self.layout, self.daemons).ensure()
-        images = [ensure_image(self.layout, program) for program in SMALL_IMAGES]
+        images = [ensure_small(self.layout, program) for program in SMALL_IMAGES]
         machines = {}
         for node in self._nodes(nodes):
             yield from node.ensure()
             for image in images:
                 if node.load(image):
-                    yield f"{node.name} has {image.name}"
+                    yield f"{node.name} has {image.place.stem}"
         for node in self._nodes(nodes):
             machines[node.name] = lan.ensure_machine(node.name, "")
         machines["proxy"] = lan.ensure_machine("proxy", PROXY_ADDRESS)

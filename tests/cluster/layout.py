@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -87,3 +88,9 @@ def node_address(number: int) -> str:
 def pod_network(number: int) -> str:
     """The addresses of the pods of the node `number`."""
     return f"10.200.{number}.0/24"
+
+
+def user_cache(name: str) -> Path:
+    """A folder of the user's for what is made once, however often the tree is cloned."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return cache / "hotplate-test-cluster" / name

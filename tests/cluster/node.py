@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import shutil
@@ -22,6 +21,8 @@ from tests.cluster.configuration import write, write_kubeconfig
 from tests.cluster.control_groups import ControlGroup
 from tests.cluster.daemons import Daemons
 from tests.cluster.errors import TestClusterError
+from tests.cluster.images.oci import Archive
+from tests.cluster.images.small import image_name
 from tests.cluster.lan import Lan
 from tests.cluster.layout import (
     DNS_ADDRESS,
@@ -30,7 +31,6 @@ from tests.cluster.layout import (
     node_address,
     pod_network,
 )
-from tests.cluster.small_images import image_name
 
 _KILLED_WITHIN_S = 10.0
 _LOOK_EVERY_S = 0.05
@@ -88,15 +88,13 @@ class Node:
         if self._start_kubelet(machine):
             yield f"{kubelet} started"
 
-    def load(self, archive: Path) -> bool:
+    def load(self, archive: Archive) -> bool:
         """Takes the image over unless it has been taken over already; whether it was."""
-        with archive.open("rb") as content:
-            digest = hashlib.file_digest(content, "sha256").hexdigest()
-        mark = self.disk / "images" / archive.name
-        if mark.exists() and mark.read_text() == digest:
+        mark = self.disk / "images" / archive.place.stem
+        if mark.exists() and mark.read_text() == archive.digest:
             return False
-        self._ctr("images", "import", "--no-unpack", str(archive))
-        write(mark, digest)
+        self._ctr("images", "import", "--no-unpack", str(archive.place))
+        write(mark, archive.digest)
         return True
 
     def tell(self, number: signal.Signals) -> None:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import tarfile
-from pathlib import Path
 
+from tests.cluster.images.oci import Archive, Image
 from tests.cluster.layout import Layout
-from tests.cluster.oci import Image
 
 SMALL_IMAGES = ("pause", "echo")
 _NOBODY = "65535"
@@ -17,16 +16,16 @@ def image_name(program: str) -> str:
     return f"hotplate.test/{program}:1"
 
 
-def ensure_image(layout: Layout, program: str) -> Path:
+def ensure_small(layout: Layout, program: str) -> Archive:
     """The archive of the image of a program in `.cluster/bin`, written if that has changed."""
     built = (layout.binaries / program).resolve()
-    archive = layout.images / f"{program}.tar"
     layer = layout.images / f"{program}-{built.parent.name}.layer"
-    if not (archive.exists() and layer.exists()):
+    if not layer.exists():
         layout.images.mkdir(parents=True, exist_ok=True)
         with tarfile.open(layer, "w") as content:
             content.add(built, program, filter=_as_anybody)
-        Image(image_name(program), [layer], [f"/{program}"], user=_NOBODY).write(archive)
+    archive = Archive(layout.images / f"{program}.tar")
+    Image(image_name(program), [layer], [f"/{program}"], user=_NOBODY).ensure(archive)
     return archive
 
 

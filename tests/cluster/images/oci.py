@@ -9,9 +9,10 @@ import hashlib
 import io
 import json
 import os
+import platform
 import tarfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +22,57 @@ _CONFIG = "application/vnd.oci.image.config.v1+json"
 _LAYER = "application/vnd.oci.image.layer.v1.tar"
 
 
+ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+"""What images call the machines that `platform.machine()` names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """An image as a file, and beside it a file that says which image and what it was made from."""
+
+    place: Path
+
+    @property
+    def digest(self) -> str:
+        """The image's, as registries call it."""
+        return self._note.read_text().split()[0]
+
+    def is_made_from(self, inputs: str) -> bool:
+        """Whether the file is there and was written from these."""
+        noted = self._note.read_text().split() if self._note.exists() else []
+        return self.place.exists() and noted[1:] == [inputs]
+
+    def note(self, digest: str, inputs: str) -> None:
+        """Says which image it is now."""
+        self._note.write_text(f"{digest} {inputs}\n")
+
+    @property
+    def _note(self) -> Path:
+        return self.place.with_suffix(".digest")
+
+
 @dataclass(frozen=True, slots=True)
 class Image:
-    """What an archive says of an image; `layers` are uncompressed tar files, the lowest first."""
+    """What an archive says of an image; `layers` are uncompressed tar files, the lowest first.
+
+    A layer's file is named by its content, or by all that it is made from.
+    """
 
     name: str
     layers: Sequence[Path]
     entrypoint: Sequence[str] = ()
     user: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
-    architecture: str = "amd64"
+    architecture: str = ARCHITECTURES.get(platform.machine(), platform.machine())
+
+    def ensure(self, archive: Archive) -> bool:
+        """Writes the archive unless it has been written from the same; whether it was."""
+        said = {**asdict(self), "layers": [layer.name for layer in self.layers]}
+        inputs = hashlib.sha256(_json(said)).hexdigest()
+        if archive.is_made_from(inputs):
+            return False
+        archive.note(self.write(archive.place), inputs)
+        return True
 
     def write(self, place: Path) -> str:
         """Writes the archive; returns the digest of the image, as registries call it."""
