@@ -190,6 +190,7 @@ class Replica:
     ) -> None:
         """It listens on a port of loopback, or on the Unix socket `at`, as an engine's do."""
         self.log = directory / "log"
+        self.uid = command.env["HOTPLATE_REPLICA_UID"]
         self.process: subprocess.Popen[bytes] | Fork
         with (
             self.log.open("wb") as log,

@@ -38,7 +38,7 @@ from hotplate.serving.replica.home import add_hub_model, copy_bento
 from hotplate.serving.replica.inherited import certificates, for_replica
 from hotplate.serving.replica.inside import journal, methods, modules
 from hotplate.serving.replica.inside.patches.readiness import ITSELF
-from hotplate.serving.replica.inside.reserved import is_reserved, not_used
+from hotplate.serving.replica.inside.reserved import REPLICA_UID, is_reserved, not_used
 from hotplate.serving.replica.memory_folders import memory_folder, remove_memory, sweep_memory
 from hotplate.serving.replica.model_folders import (
     AGENT_SOCKET,
@@ -148,7 +148,7 @@ class BentoRuntime(Runtime):
             if isinstance(error, OSError) and is_full(error):
                 raise FilesUnavailable(full(error, folder), retry=True, no_room=True) from error
             raise error from None
-        command = self._command(workload, folder, linked.result(), *made)
+        command = self._command(workload, replica, folder, linked.result(), *made)
         access = self._api_access(workload, replica)
         if access.keys() & command.env.keys():
             return command  # whoever names another API, or a key of their own, means that
@@ -250,6 +250,7 @@ class BentoRuntime(Runtime):
     def _command(
         self,
         workload: Workload,
+        replica: str,
         folder: Path,
         models: Models,
         bento: str,
@@ -274,6 +275,7 @@ class BentoRuntime(Runtime):
             **(temporary_folder(folder / TEMPORARY) if self._visible is None else {}),
             **service_env,
             **platform_variables(workload, home, python),
+            REPLICA_UID: replica,
             "HOTPLATE_AGENT_SOCKET": str(folder / AGENT_SOCKET),
             "HOTPLATE_TREES": str(self._trees),
             "HOTPLATE_MODELS": str(home / "models"),

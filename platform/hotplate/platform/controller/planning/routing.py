@@ -236,6 +236,7 @@ def _replica_routes(
             worker=True,
             learns=found.learns,
             least=found.least,
+            uid=r.uid,
         )
         for r in sorted(replicas, key=lambda r: r.id)
     )

@@ -7,9 +7,11 @@ because the connection can carry the next request before the end of this respons
     begin ──► feed ──► ended: the connection can carry another request, if `reusable`
                 ├────► ended once the connection ends: `ends_with_connection`
                 ├────► tunnel: both sides have changed the protocol
+                ├────► returned: the request has not begun, and is not served here now
                 └────► BadResponse
 
-Interim responses (1xx) are dropped, except for a 100 that says that the request's handler begins.
+Interim responses (1xx) are dropped, except for a 100 that says that the request's handler begins,
+or that it does not.
 Bytes after a whole response belong to no request: they are dropped, and the connection is not used
 again.
 """
@@ -28,6 +30,10 @@ from hotplate.serving.gateway.http1.response_head import ResponseHead, is_interi
 STARTED = b"HTTP/1.1 100 Started\r\n\r\n"
 """From our worker as a handler begins (`replica/inside/handlers.py`), and from a route's owner to
 the gateway that passes a request on."""
+
+
+FULL, ELSEWHERE = b"Full", b"Elsewhere"
+"""The reasons of a 100 by which our worker says that the handler does not begin."""
 
 
 class BadResponse(Exception):
@@ -64,6 +70,7 @@ class ResponseReader:
         "ended",
         "ends_with_connection",
         "head",
+        "returned",
         "trailers",
         "tunnel",
     )
@@ -95,6 +102,8 @@ class ResponseReader:
         """Whether something came after the response."""
         self.head: ResponseHead | None = None
         """None until it has come."""
+        self.returned = b""
+        """Why our worker gives the request back (`FULL`, `ELSEWHERE`); empty = it does not."""
         self.ended = False
         self.trailers: Sequence[Field] = ()
         """The trailers of a response that has ended."""
@@ -178,7 +187,10 @@ class ResponseReader:
         status = self._parser.get_status_code()
         if is_interim(status):
             if status == 100 and self._announces_start:
-                self._response.started()
+                if self._worker and self._reason in (FULL, ELSEWHERE):
+                    self.returned = self._reason
+                else:
+                    self._response.started()
             return
         head = read_response(
             status,

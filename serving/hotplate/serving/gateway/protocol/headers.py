@@ -15,6 +15,9 @@ SECRET = b"hotplate-secret"
 REPLICA_KEY = "hotplate-replica."
 """What the key begins with by which a replica calls other deployments: a bearer token that no other
 replica gets to see."""
+REPLICA = b"hotplate-replica"
+"""To our worker: for which replica the request is, and how many handlers may run there at a time.
+What it does not let begin comes back (`replica/inside/patches/fence.py`)."""
 DUE = b"hotplate-due"
 """From a gateway to the owner of a route: when the response is due, in seconds of the machine's
 monotonic clock, for a request that waited with an earlier owner."""

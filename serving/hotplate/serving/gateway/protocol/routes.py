@@ -39,6 +39,8 @@ class ReplicaRoute:
     version: str = ""
     """The version and revision that its answers count for, such as `main@7`; empty = they are not
     counted."""
+    uid: str = ""
+    """What its worker calls itself: it takes requests for no other. Empty = it takes all."""
 
 
 FIRST_SLOTS: Final = 32

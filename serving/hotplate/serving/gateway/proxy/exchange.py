@@ -228,8 +228,10 @@ class Exchange(Forwarding):
             caller.close()
         self._ended()
 
-    def lost(self, *, unread: bool, silent: bool) -> None:
+    def lost(self, *, unread: bool, silent: bool, returned: bool = False) -> None:
         address = self._disconnect()
+        if returned:
+            self.sends -= 1  # it was not tried
         if unread:
             self.phase = UNSENT
         elif silent and self.phase == SENT:

@@ -178,10 +178,13 @@ class Forwarding(Upload):
         else:
             self.phase = STARTED
             caller.announce_start()
-        request, body = self.request, self._body
+        request, body, ticket = self.request, self._body, self.ticket
+        fence = upstream.fence_line(
+            needs_slot=ticket is not None and ticket.needs_slot, may_return=self._stays_kept
+        )
         message = request.to_replica(
             upstream.host,
-            self.request_id,
+            self.request_id + fence,
             with_authorization=takes_authorization(self.dispatcher.route, request),
             prefix=self.prefix,
         )
@@ -250,6 +253,14 @@ class Forwarding(Upload):
         if self.request.upgrade:
             return False
         return self.request.method in IDEMPOTENT or self.dispatcher.route.may_run_twice
+
+    @property
+    def _stays_kept(self) -> bool:
+        """Whether all of it can be sent again, also what is still to come."""
+        size_bytes = self.received if self.request_done else self.request.content_length
+        if self.request.chunked and not self.request_done:
+            return False
+        return self._kept and size_bytes <= self.dispatcher.limits.repeat_bytes
 
     def _keep_within_bounds(self) -> None:
         if self.received > self.dispatcher.limits.repeat_bytes:

@@ -14,6 +14,7 @@ from hotplate.serving.gateway.http1.fields import Field
 from hotplate.serving.gateway.http1.request_head import RequestHead
 from hotplate.serving.gateway.http1.response_head import ResponseHead
 from hotplate.serving.gateway.queue.ticket import Ticket
+from hotplate.serving.gateway.replicas.fence import FenceLines
 from hotplate.serving.gateway.replicas.response_source import ResponseSource
 
 
@@ -138,9 +139,10 @@ class Call(Waiter):
         """The replica took no connection: nothing was sent."""
         raise NotImplementedError
 
-    def lost(self, *, unread: bool, silent: bool) -> None:
+    def lost(self, *, unread: bool, silent: bool, returned: bool = False) -> None:
         """The connection ended before the response did. `unread`: the replica cannot have read any
-        of the request; `silent`: its last bytes may have been lost."""
+        of the request; `silent`: its last bytes may have been lost; `returned`: our worker has not
+        begun it and gives it back, so that it does not count as sent."""
         raise NotImplementedError
 
 
@@ -154,6 +156,8 @@ class Destination:
     left."""
     public_address: str
     """Its address as callers may see it."""
+    fence: FenceLines
+    """What a worker is told with each request."""
 
     def dispatch(self, call: Call, now: float) -> None:
         """Sends the call on a connection."""
@@ -161,4 +165,8 @@ class Destination:
 
     def refused(self, error: OSError) -> None:
         """It took no connection."""
+        raise NotImplementedError
+
+    def failed(self, reason: str) -> None:
+        """It ended a connection with a request on it, or another one answers at its address."""
         raise NotImplementedError

@@ -13,6 +13,7 @@ from hotplate.serving.gateway.limits import Limits
 from hotplate.serving.gateway.protocol.routes import ReplicaRoute
 from hotplate.serving.gateway.replicas.call import Call
 from hotplate.serving.gateway.replicas.ejection import Ejection
+from hotplate.serving.gateway.replicas.fence import FenceLines
 from hotplate.serving.gateway.replicas.probe import probe
 from hotplate.serving.gateway.replicas.upstream import ConnectionOwner, Upstream, as_protocol
 from hotplate.serving.gateway.sockets.dialing import Streams, connect, open_streams
@@ -24,17 +25,22 @@ class ConnectionPool(ConnectionOwner):
     def __init__(
         self,
         replica: ReplicaRoute,
+        route: str,
         ready_path: str,
         limits: Limits,
         on_change: Callable[[ConnectionPool], None],
         backup: ConnectionBackup | None = None,
     ) -> None:
-        """`on_change` is called when the replica is ejected, for another reason, or restored.
+        """`route` is its name. `on_change` is called when the replica is ejected, for another
+        reason, or restored.
         `backup` gets its connections, if there is one."""
         self.relays = False
         self.id = replica.id
         self.address = replica.address
         self.worker = replica.worker
+        self._route = route
+        self._uid = replica.uid
+        self.fence = FenceLines(replica, route)
         self.ejection = Ejection()
         local = unix_path(replica.address) is not None
         self.public_address = replica.id if local else replica.address
@@ -54,7 +60,12 @@ class ConnectionPool(ConnectionOwner):
         self._loop = asyncio.get_running_loop()
 
     def leads_to(self, replica: ReplicaRoute) -> bool:
-        return (self.address, self.worker) == (replica.address, replica.worker)
+        mine = self.address, self.worker, self._uid
+        return mine == (replica.address, replica.worker, replica.uid)
+
+    def follow(self, replica: ReplicaRoute) -> None:
+        """The table says how many slots it has."""
+        self.fence = FenceLines(replica, self._route)
 
     def dispatch(self, call: Call, now: float) -> None:
         """Sends the call on an idle connection, or on a new one."""
@@ -129,7 +140,7 @@ class ConnectionPool(ConnectionOwner):
         )
 
     async def _probe(self) -> None:
-        problem = await probe(self._dial, self._ready_path if self.worker else "")
+        problem = await probe(self._dial, self._ready_path if self.worker else "", self.fence)
         if self._closed:
             return
         if self.ejection.probed(problem):

@@ -35,6 +35,7 @@ class ConnectionPools:
         for replica in route.replicas:
             pool = self._pools.get(replica.id)
             if pool is not None and pool.leads_to(replica):
+                pool.follow(replica)
                 continue
             if pool is not None:
                 pool.close()
@@ -57,4 +58,6 @@ class ConnectionPools:
             proof = self._backup.proof
             return RelayPool(replica, route.name, self._limits, self._on_change, proof)
         backup = None if replica.worker else self._backup
-        return ConnectionPool(replica, route.ready_path, self._limits, self._on_change, backup)
+        return ConnectionPool(
+            replica, route.name, route.ready_path, self._limits, self._on_change, backup
+        )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from hotplate.serving.gateway.replicas.fence import ANOTHER, FenceLines
 from hotplate.serving.gateway.sockets.dialing import Streams
 
 PROBE_S = 2.0
@@ -15,15 +16,15 @@ STATUS_BYTES = 12
 """`HTTP/1.1 200`"""
 
 
-async def probe(dial: Callable[[], Awaitable[Streams]], ready_path: str) -> str:
+async def probe(dial: Callable[[], Awaitable[Streams]], ready_path: str, fence: FenceLines) -> str:
     """Why the replica takes no requests; empty = it does. Without `ready_path` a connection is
-    enough."""
+    enough; `fence` is what our worker is told."""
     try:
         async with asyncio.timeout(PROBE_S):
             reader, writer = await dial()
             try:
                 if ready_path:
-                    return await _unready(reader, writer, ready_path)
+                    return await _unready(reader, writer, ready_path, fence)
             finally:
                 writer.close()
     except asyncio.IncompleteReadError:
@@ -34,10 +35,11 @@ async def probe(dial: Callable[[], Awaitable[Streams]], ready_path: str) -> str:
 
 
 async def _unready(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, ready_path: str
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, ready_path: str, fence: FenceLines
 ) -> str:
-    writer.write(
-        f"GET {ready_path}{ITSELF} HTTP/1.1\r\nHost: replica\r\nConnection: close\r\n\r\n".encode()
-    )
+    head = f"GET {ready_path}{ITSELF} HTTP/1.1\r\nHost: replica\r\nConnection: close".encode()
+    writer.write(b"%b%b\r\n\r\n" % (head, fence.line(needs_slot=False, may_return=True)))
     status = (await reader.readexactly(STATUS_BYTES))[-3:]
+    if status == b"100":
+        return ANOTHER
     return "" if status == b"200" else f"it is not ready ({status.decode('latin-1')})"

@@ -32,7 +32,7 @@ class RelayPool(ConnectionPool):
         on_change: Callable[[ConnectionPool], None],
         proof: Proof,
     ) -> None:
-        super().__init__(owner, "", limits, on_change)
+        super().__init__(owner, deployment, "", limits, on_change)
         self.relays = True
         self.host_field = b"localhost"  # for callers in HTTP/1.0 that named none
         self._proof = proof

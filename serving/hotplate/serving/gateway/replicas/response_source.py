@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from hotplate.serving.gateway.replicas.fence import NO_LINE
+
 
 class ResponseSource:
     """The source of one response. Its owner opens and closes it."""
@@ -25,6 +27,10 @@ class ResponseSource:
     @property
     def address(self) -> str:
         return "?"
+
+    def fence_line(self, *, needs_slot: bool, may_return: bool) -> bytes:
+        """The line of a request for the worker's fence, as `Fence.line`."""
+        return NO_LINE
 
     def write(self, data: bytes) -> None:
         """More of the request."""

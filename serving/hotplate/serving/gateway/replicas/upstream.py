@@ -10,8 +10,13 @@ from typing import cast
 
 from hotplate.serving.gateway.http1.head_cache import HeadCache
 from hotplate.serving.gateway.http1.response_head import ResponseHead
-from hotplate.serving.gateway.http1.response_reader import BadResponse, ResponseReader
+from hotplate.serving.gateway.http1.response_reader import (
+    ELSEWHERE,
+    BadResponse,
+    ResponseReader,
+)
 from hotplate.serving.gateway.replicas.call import Call, Destination
+from hotplate.serving.gateway.replicas.fence import ANOTHER
 from hotplate.serving.gateway.replicas.response_source import ResponseSource
 from hotplate.serving.gateway.sockets.dead_peers import keep_alive
 
@@ -45,10 +50,6 @@ class ConnectionOwner(Destination):
         """The connection has ended."""
         raise NotImplementedError
 
-    def failed(self, reason: str) -> None:
-        """The replica ended a connection with a request on it."""
-        raise NotImplementedError
-
 
 class Upstream(ResponseSource):
     """One connection to a replica, serving one call at a time; an `asyncio.Protocol`."""
@@ -75,6 +76,9 @@ class Upstream(ResponseSource):
     def address(self) -> str:
         """The address as callers may see it."""
         return self.owner.public_address
+
+    def fence_line(self, *, needs_slot: bool, may_return: bool) -> bytes:
+        return self.owner.fence.line(needs_slot=needs_slot, may_return=may_return)
 
     # Its call
 
@@ -196,7 +200,9 @@ class Upstream(ResponseSource):
             call.flush()
             call.on_invalid_response(str(error))
             return
-        if reader.tunnel is not None:
+        if reader.returned:
+            self._give_back(call, reader.returned)
+        elif reader.tunnel is not None:
             self.tunnel = True
             self.owner.tunnel_opened(self)
             call.open_tunnel(reader.tunnel)
@@ -206,6 +212,14 @@ class Upstream(ResponseSource):
             call.on_end(trailers)
         else:
             call.flush()
+
+    def _give_back(self, call: Call, why: bytes) -> None:
+        """The replica has not begun the request, and waits for the connection's end."""
+        self.call = None
+        self.abort()
+        if why == ELSEWHERE:
+            self.owner.failed(ANOTHER)
+        call.lost(unread=True, silent=False, returned=True)
 
     def _release(self, now: float, *, keep: bool) -> None:
         """The response has ended; `keep`: the connection can carry another one, unless it was ended

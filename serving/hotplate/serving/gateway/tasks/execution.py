@@ -18,6 +18,7 @@ from hotplate.serving.gateway.http1.response_head import ResponseHead
 from hotplate.serving.gateway.protocol.headers import version_line
 from hotplate.serving.gateway.proxy.dispatcher import Dispatcher
 from hotplate.serving.gateway.replicas.call import Destination, Waiter
+from hotplate.serving.gateway.replicas.fence import ANOTHER
 from hotplate.serving.gateway.tasks.control_plane_client import (
     ControlPlaneAway,
     ControlPlaneClient,
@@ -25,6 +26,7 @@ from hotplate.serving.gateway.tasks.control_plane_client import (
     TaskOffer,
 )
 from hotplate.serving.gateway.tasks.deliveries import Deliveries
+from hotplate.serving.gateway.tasks.frame_heads import with_line
 from hotplate.serving.gateway.tasks.replica_call import ReplicaCall, ReplicaGone
 from hotplate.serving.gateway.tasks.result import TaskResult
 from hotplate.serving.gateway.telemetry.version_answers import BROKEN, kind_of
@@ -131,7 +133,7 @@ class TaskRun(Waiter):
             dispatcher.retry(self)
             return
         try:
-            result = await self._execute(dispatcher, replica, destination.public_address)
+            result = await self._execute(dispatcher, replica, destination)
         except NotWanted:
             dispatcher.withdraw(self)
             self._ended(self)
@@ -147,12 +149,13 @@ class TaskRun(Waiter):
             replica.close()
 
     async def _execute(
-        self, dispatcher: Dispatcher, replica: ReplicaCall, address: str
+        self, dispatcher: Dispatcher, replica: ReplicaCall, destination: Destination
     ) -> TaskResult:
         """Runs the task. Raises NotWanted, ControlPlaneAway and NotRun."""
         result = self._deliveries.result(self.id)
         limit, problem, status = dispatcher.route.body_limit_bytes, "", 0
         version = version_line(dispatcher.route.version)
+        fence = destination.fence.line(needs_slot=True, may_return=False)
 
         async def take(head: ResponseHead, piece: bytes) -> None:
             # Whatever becomes of its answer, the slot is the handler's until the answer's end.
@@ -170,11 +173,15 @@ class TaskRun(Waiter):
 
         try:
             async with self._client.start(self.id, self.route) as source:
-                await replica.ask(source.head, source.body, take)
+                await replica.ask(with_line(source.head, fence), source.body, take)
         except ReplicaGone as error:
+            problem = f"the replica at {destination.public_address} {error}"
+            if replica.returned:
+                result.drop()
+                destination.failed(ANOTHER)
+                raise NotRun(problem) from error
             self.count_answer(BROKEN)
             self._tries += 1
-            problem = f"the replica at {address} {error}"
             if not replica.begun or (dispatcher.route.may_run_twice and self._tries < TRIES):
                 result.drop()
                 raise NotRun(problem) from error

@@ -9,6 +9,7 @@ from hotplate.serving.gateway.http1.request_head import RequestHead
 from hotplate.serving.gateway.http1.response_head import ResponseHead
 from hotplate.serving.gateway.protocol.headers import VERSION_FIELD
 
+HEAD_END = b"\r\n\r\n"
 NO_LENGTH = b"Content-Length: 0\r\n\r\n"
 
 
@@ -29,6 +30,11 @@ def run_head(
     )
     head = run.to_replica(b"localhost", request_id, with_authorization=with_authorization)
     return head.removesuffix(NO_LENGTH)
+
+
+def with_line(head: bytes, line: bytes) -> bytes:
+    """The head of a request with one more line, which begins with the end of the line before."""
+    return b"%b%b%b" % (head[: -len(HEAD_END)], line, HEAD_END)
 
 
 def response_frame_head(response: ResponseHead) -> bytes:

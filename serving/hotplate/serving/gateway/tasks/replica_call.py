@@ -70,6 +70,11 @@ class ReplicaCall:
     def started(self) -> None:
         self.begun = True
 
+    @property
+    def returned(self) -> bytes:
+        """Why the worker has not begun it and gives it back; empty = it does not."""
+        return self._response.returned
+
     def on_head(self, head: ResponseHead) -> None:
         self.begun = True
 
@@ -105,6 +110,8 @@ class ReplicaCall:
                 response.feed(data)
             except BadResponse as error:
                 raise ReplicaGone(f"answered what is not HTTP/1.1 ({error})") from error
+            if response.returned:
+                raise ReplicaGone("is another one by now")
             pieces, self._pieces = self._pieces, []
             if response.head is not None:
                 await take(response.head, b"".join(pieces))

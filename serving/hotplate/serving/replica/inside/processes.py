@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from hotplate.serving.replica.inside.patches.handlers import Running
+from hotplate.serving.replica.inside.patches.running import Running
 
 Job = dict[str, Any]
 

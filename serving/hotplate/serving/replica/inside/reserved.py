@@ -28,6 +28,8 @@ RESERVED = frozenset(
     ]
 )
 """A user's value for these would take a replica out of the platform's control."""
+REPLICA_UID = "HOTPLATE_REPLICA_UID"
+"""Which replica this is, as gateways name it in each request."""
 OURS = "HOTPLATE_"
 """All names that begin with this are reserved too."""
 

@@ -38,7 +38,7 @@ from hotplate.serving.replica.inside.modules import note_modules
 from hotplate.serving.replica.inside.patches import upload_folder as uploads
 from hotplate.serving.replica.inside.patches.cloud import hide_url
 from hotplate.serving.replica.inside.patches.default_configuration import keep_defaults
-from hotplate.serving.replica.inside.patches.handlers import HandlerWatch, Running
+from hotplate.serving.replica.inside.patches.handlers import HandlerWatch
 from hotplate.serving.replica.inside.patches.hooks import (
     Application,
     CommandWatch,
@@ -54,10 +54,11 @@ from hotplate.serving.replica.inside.patches.hooks import (
 from hotplate.serving.replica.inside.patches.named_deployments import look_up_while_serving
 from hotplate.serving.replica.inside.patches.pickles import read_pickles_of
 from hotplate.serving.replica.inside.patches.readiness import answer_for_itself
+from hotplate.serving.replica.inside.patches.running import Running
 from hotplate.serving.replica.inside.patches.siblings import Siblings
 from hotplate.serving.replica.inside.patches.yaml_parser import parse_in_c
 from hotplate.serving.replica.inside.processes import supervise
-from hotplate.serving.replica.inside.reserved import DEPLOYMENT_URL
+from hotplate.serving.replica.inside.reserved import DEPLOYMENT_URL, REPLICA_UID
 from hotplate.serving.replica.inside.service import (
     load_service,
     prepare_deployment,
@@ -131,7 +132,7 @@ def become(job: Job, worker: int = 1, gate: int | None = None) -> int:
             failures.append,
             early,
         )
-        return HandlerWatch(started, running)
+        return HandlerWatch(started, running, os.environ.get(REPLICA_UID, ""))
 
     wrap_applications(Service, wrapped)
     methods.watch_concurrency(Service)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,11 +13,9 @@ import pytest
 
 from hotplate.serving.replica.inside.patches.handlers import (
     STARTED,
-    TASK,
-    WEBSOCKET,
     HandlerWatch,
-    Running,
 )
+from hotplate.serving.replica.inside.patches.running import TASK, WEBSOCKET, Running
 from tests.support.gateway.callers import Caller
 from tests.support.patience import until
 from tests.support.replica.bentos import STREAM, write_bento
@@ -53,6 +51,9 @@ SOURCE = (
 )
 
 
+NONE: Mapping[str, str] = {}
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("handlers")
@@ -67,17 +68,19 @@ def replica(folder: Path) -> Iterator[Replica]:
         yield replica
 
 
-async def post(replica: Replica, path: str, **fields: str) -> Caller:
+async def post(
+    replica: Replica, path: str, headers: Mapping[str, str] = NONE, **fields: str
+) -> Caller:
     caller = await Caller.to(int(replica.url.rpartition(":")[2]))
     body = json.dumps(fields).encode()
-    caller.send(path, method="POST", body=body, Content_Type="application/json")
+    caller.send(path, method="POST", body=body, Content_Type="application/json", **headers)
     return caller
 
 
-async def at_gate(replica: Replica, gate: Path) -> Caller:
+async def at_gate(replica: Replica, gate: Path, **headers: str) -> Caller:
     """Its handler ends when something is written to the gate, which is made for it."""
     os.mkfifo(gate)
-    return await post(replica, "/wait", gate=str(gate))
+    return await post(replica, "/wait", headers, gate=str(gate))
 
 
 async def said(replica: Replica) -> dict[str, int]:
@@ -120,6 +123,21 @@ async def test_handlers_of_all_processes_are_counted(replica: Replica, folder: P
         assert (await caller.answer()).body == b"through"
         caller.leave()
     await until_running(replica, 0)  # a process counts a handler after its response is sent
+
+
+async def test_both_processes_together_begin_no_more_than_there_are_slots(
+    replica: Replica, folder: Path
+) -> None:
+    gates = [folder / f"slot-{number}" for number in range(4)]
+    callers = [await at_gate(replica, gate, Hotplate_Replica=f"{replica.uid} 3") for gate in gates]
+    said = [await caller.reader.readline() for caller in callers]
+    assert sorted(said) == [b"HTTP/1.1 100 Full\r\n", *[STARTED.splitlines(True)[0]] * 3]
+    assert await running(replica) == 3
+    begun = [gate for gate, line in zip(gates, said, strict=True) if b"Started" in line]
+    await asyncio.gather(*(asyncio.to_thread(gate.write_text, "through") for gate in begun))
+    for caller in callers:
+        caller.leave()
+    await until_running(replica, 0)
 
 
 async def test_the_connection_of_a_caller_that_ended_its_side_ends_with_the_handler(
@@ -210,7 +228,7 @@ async def test_a_request_that_was_given_up_before_it_began_does_not_begin() -> N
         raise AssertionError("it has begun")
 
     running = Running()
-    scope = {"type": "http", "method": "POST", "raw_path": b"/x"}
+    scope = {"type": "http", "method": "POST", "raw_path": b"/x", "headers": []}
     await HandlerWatch(application, running)(scope, Cycle().receive, None)
     assert running.count() == 0
 

@@ -12,6 +12,8 @@ from urllib.error import HTTPError
 
 import pytest
 
+from hotplate.serving.gateway.protocol.routes import ReplicaRoute
+from hotplate.serving.gateway.replicas.fence import FenceLines
 from hotplate.serving.gateway.replicas.probe import probe
 from tests.support.ports import free_port
 from tests.support.replica.bentos import write_bento
@@ -92,11 +94,12 @@ def said(replica: Replica, path: str) -> tuple[int, str]:
         return refusal.code, refusal.read().decode()
 
 
-def asked_by_a_gateway(replica: Replica) -> str:
+def asked_by_a_gateway(replica: Replica, uid: str = "") -> str:
     host, _, port = replica.url.removeprefix("http://").partition(":")
 
     async def ask() -> str:
-        return await probe(lambda: asyncio.open_connection(host, int(port)), "/readyz")
+        fence = FenceLines(ReplicaRoute("r1", f"{host}:{port}", worker=True, uid=uid), "acme/front")
+        return await probe(lambda: asyncio.open_connection(host, int(port)), "/readyz", fence)
 
     return asyncio.run(ask())
 
@@ -122,6 +125,11 @@ def test_an_authors_own_word_counts(front: Replica, folder: Path) -> None:
         assert asked_by_a_gateway(front) == "it is not ready (503)"
     finally:
         (folder / "unready").unlink()
+
+
+def test_a_replica_is_not_ready_for_a_gateway_that_means_another(front: Replica) -> None:
+    assert asked_by_a_gateway(front, front.uid) == ""
+    assert asked_by_a_gateway(front, "another") == "another replica answers at its address"
 
 
 def test_what_fails_before_it_answers_is_answered(front: Replica) -> None:

@@ -3,6 +3,7 @@
 * That it begins: the interim answer `STARTED` goes out before the application is called. What is
   cut before it has not run, and may be sent to another replica. (A network that loses packets can
   lose this one with the machine; on one machine it is exact.)
+* That it does not begin, and goes back: another interim answer (`fence.py`).
 * That it has ended: the connection stays open until then, whichever side has closed it. So if a
   gateway ends its own side, which the application sees as its caller leaving, it gets the other
   side's end when the handler has ended.
@@ -12,12 +13,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-import mmap
 import os
-from typing import Any, Optional
+from typing import Any
 
+from hotplate.serving.replica.inside.patches.fence import (
+    ELSEWHERE,
+    FULL,
+    Fence,
+    Permit,
+    take_permit,
+)
 from hotplate.serving.replica.inside.patches.hooks import TASK_ID, Application, Middleware
+from hotplate.serving.replica.inside.patches.running import ANY, TASK, WEBSOCKET, Running
 
 STARTED = b"HTTP/1.1 100 Started\r\n\r\n"
 """A client that asks a replica without a gateway passes over it, as over any 100. The server itself
@@ -28,54 +37,17 @@ REPEATABLE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"})
 UPGRADE = b"upgrade"
 """A request for another protocol may not; and where a plain handler runs in place of a WebSocket's,
 as in an environment without a library for those, the gateway is to know."""
-ANY, WEBSOCKET, TASK = range(3)
-ROW = 3
-"""The counts of a process: all its handlers, those of WebSockets, those of kept tasks."""
-CELL_BYTES = 8
-
-
-class Running:
-    """The number of handlers that run in a replica's processes; each process has a row of its
-    own."""
-
-    def __init__(self, worker: int = 1, workers: int = 1, fd: Optional[int] = None) -> None:  # noqa: UP045
-        """`worker` counts from 1. `fd` is memory that `share` made for several."""
-        shared = mmap.mmap(-1 if fd is None else fd, CELL_BYTES * ROW * workers)
-        if fd is not None:
-            os.close(fd)  # the map has its own
-        self._cells = memoryview(shared).cast("q")
-        self._own = ROW * (worker - 1)
-
-    @staticmethod
-    def share(workers: int) -> int:
-        """A descriptor of memory for that many processes; not inheritable by itself."""
-        fd = os.memfd_create("hotplate-running")
-        os.ftruncate(fd, CELL_BYTES * ROW * workers)
-        return fd
-
-    def count(self, kind: int = ANY) -> int:
-        """How many handlers of that kind run in all processes."""
-        return sum(self._cells[kind::ROW])
-
-    def begin(self, kind: int = ANY) -> None:
-        self._change(kind, 1)
-
-    def end(self, kind: int = ANY) -> None:
-        self._change(kind, -1)
-
-    def _change(self, kind: int, by: int) -> None:
-        self._cells[self._own] += by
-        if kind:
-            self._cells[self._own + kind] += by
 
 
 class HandlerWatch(Middleware):
-    """The outermost layer. A request that the gateway has given up before it began does not
-    begin."""
+    """The outermost layer. A request does not begin that the gateway has given up before, or that
+    the fence sends back."""
 
-    def __init__(self, app: Application, running: Running) -> None:
+    def __init__(self, app: Application, running: Running, uid: str = "") -> None:
+        """`uid` is what gateways call this replica."""
         super().__init__(app)
         self._running = running
+        self._fence = Fence(running, uid)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan":
@@ -83,15 +55,44 @@ class HandlerWatch(Middleware):
         elif scope["type"] == "http" and scope["raw_path"] == RUNNING_PATH:
             await self._say_running(send)
         else:
-            await self._handle(scope, receive, send)
+            await self._pass(scope, receive, send)
 
-    async def _handle(self, scope: Any, receive: Any, send: Any) -> None:
+    async def _pass(self, scope: Any, receive: Any, send: Any) -> None:
+        """Has the request begin, if the fence lets it."""
         # The server's object for this request, whose method `receive` is, has the connection.
         transport = receive.__self__.transport
+        permit = take_permit(scope)
+        if permit is None:
+            await self._handle(scope, receive, send, transport)
+        elif self._fence.is_elsewhere(permit):
+            await _go_back(receive, transport, ELSEWHERE)
+        elif permit.slots:
+            await self._take_slot(permit, scope, receive, send, transport)
+        else:
+            await self._handle(scope, receive, send, transport)
+
+    async def _take_slot(
+        self, permit: Permit, scope: Any, receive: Any, send: Any, transport: Any
+    ) -> None:
+        slot = await self._fence.enter(permit, transport.is_closing)
+        if slot is None:
+            await _go_back(receive, transport, FULL)
+            return
+        watch = None
+        if scope["type"] == "websocket":
+            watch = asyncio.create_task(slot.free_when_abandoned(transport))
+        try:
+            await self._handle(scope, receive, send, transport)
+        finally:
+            slot.free()
+            if watch is not None:
+                watch.cancel()
+
+    async def _handle(self, scope: Any, receive: Any, send: Any, transport: Any) -> None:
         if transport.is_closing():
             await _disconnected(receive)
             return
-        connection = os.dup(transport.get_extra_info("socket").fileno())
+        connection = _connection(transport)
         kind = _kind(scope)
         self._running.begin(kind)
         try:
@@ -137,6 +138,27 @@ def _begins(scope: Any, connection: int) -> bool:
         return os.write(connection, STARTED) == len(STARTED)
     except OSError:
         return False
+
+
+def _connection(transport: Any) -> int:
+    """The connection's descriptor, which stays open until it is closed here."""
+    return os.dup(transport.get_extra_info("socket").fileno())
+
+
+async def _go_back(receive: Any, transport: Any, why: bytes) -> None:
+    """Tells the gateway that the request has not begun, and why. The gateway ends the connection;
+    if it ended here, the gateway could miss the reason."""
+    if not transport.is_closing():
+        connection = _connection(transport)
+        try:
+            told = os.write(connection, why) == len(why)
+        except OSError:
+            told = False
+        finally:
+            os.close(connection)
+        if not told:
+            transport.abort()
+    await _disconnected(receive)
 
 
 def _upgrades(scope: Any) -> bool:
