@@ -54,7 +54,8 @@ class Street:
             self.routes[of] = replace(self.routes[of], **changes)
         routes = (self.kitchen.route, *self.routes.values(), *more)
         gateway = self.kitchen.gateway
-        await gateway.apply(RouteTable(gateway.version + 1, routes, shared=self.shared))
+        shared = () if self.shared is None else (self.shared,)
+        await gateway.apply(RouteTable(gateway.version + 1, routes, shared=shared))
 
     def server(self, host: str) -> RouteServer:
         server = self.kitchen.gateway.server(self.routes[host].name)

@@ -69,8 +69,9 @@ class Backend:
     gets its request before the body was read.
     """
 
-    def __init__(self, path: Path | None = None) -> None:
-        """It listens on a Unix socket there, or on a port of its own."""
+    def __init__(self, path: Path | None = None, host: str = "127.0.0.1") -> None:
+        """It listens on a Unix socket there, or at `host` on a port of its own."""
+        self._host = host
         self.port = free_port()
         self.path = path
         self.running = 0
@@ -127,7 +128,7 @@ class Backend:
     async def start(self) -> None:
         """Starts, or starts again on the same port."""
         if self.path is None:
-            self._server = await asyncio.start_server(self._accept, "127.0.0.1", self.port)
+            self._server = await asyncio.start_server(self._accept, self._host, self.port)
         else:
             self._server = await asyncio.start_unix_server(
                 self._accept, sock=listen(self.path, 100)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -16,11 +16,12 @@ from hotplate.serving.gateway.fleet.backup_keeper import BackupKeeper
 from hotplate.serving.gateway.fleet.connection_backup import ConnectionBackup
 from hotplate.serving.gateway.fleet.handover import Inbox, hand_over
 from hotplate.serving.gateway.fleet.membership import Fleet
+from hotplate.serving.gateway.internal_listener import InternalListener
 from hotplate.serving.gateway.limits import Limits
 from hotplate.serving.gateway.owner.ownership import Ownership
 from hotplate.serving.gateway.owner.peer_listener import PeerListener
 from hotplate.serving.gateway.protocol.routes import (
-    SHARED,
+    INTERNAL,
     Change,
     DemandReport,
     Route,
@@ -73,8 +74,8 @@ class Gateway:
         self.readers = MetricsReaders()
         """Who may read the metrics, as the last table had it."""
         self._servers: dict[str, RouteServer] = {}
-        self._shared: SharedListener | None = None
-        """Where routes with hosts are reached; None = no table has had such an address."""
+        self._shared: dict[str, SharedListener] = {}
+        """Where routes with hosts are reached, by name, also those that no table has any longer."""
         self._ownerships: dict[str, Ownership] = {}
         """The ownership of each deployment, where there may be several gateways."""
         self._peer_listener: PeerListener | None = None
@@ -92,7 +93,7 @@ class Gateway:
     @property
     def _listening(self) -> list[RouteServer]:
         """All that callers may be connected to."""
-        return self.servers if self._shared is None else [*self.servers, self._shared]
+        return [*self.servers, *self._shared.values()]
 
     def server(self, name: str) -> RouteServer | None:
         return self._servers.get(name)
@@ -141,7 +142,7 @@ class Gateway:
         for route in routes:
             if self._servers[route.name].error:
                 await self._serve(route)
-        await self._share(table.shared)
+        await self._share(table.shared, table.routes)
         self._stop(removed)  # versions, now that nothing more is given to them
         self._forget_ended()
         self.version = table.version
@@ -209,8 +210,7 @@ class Gateway:
             return
         fleet.retire()
         inherited = [server for server in self.servers if fleet.rightful_owner(server.route.name)]
-        if self._shared is not None:
-            inherited.append(self._shared)
+        inherited.extend(self._shared.values())
         listening = [(s.route.name, fd) for s in inherited for fd in s.callers.listener.descriptors]
         successor = fleet.staying[-1]
         log.info("gateway %s takes over: %d listening sockets", successor, len(listening))
@@ -219,7 +219,7 @@ class Gateway:
         )
         for server in inherited:
             server.callers.retire(IDLE_S)
-            if server is not self._shared:
+            if server.route.name not in self._shared:
                 self._ownerships[server.route.name].look()
 
     async def _ended(self) -> None:
@@ -232,7 +232,7 @@ class Gateway:
                     server.callers.retire(IDLE_S)
 
     async def _take_socket(self, name: str, listening: socket.socket) -> bool:
-        server = self._shared if name == SHARED else self._servers.get(name)
+        server = self._shared.get(name) or self._servers.get(name)
         return server is not None and await server.callers.adopt(listening)
 
     async def _follow_fleet(self) -> None:
@@ -263,18 +263,20 @@ class Gateway:
             self._ownerships[route.name].follow(route)
         await server.callers.listen()
 
-    async def _share(self, route: Route | None) -> None:
-        """Has the routes with hosts reached where this one says; None = nowhere."""
-        if self._shared is None:
-            if route is None:
-                return
-            peers = None if self.fleet is None else self.fleet.look
-            self._shared = SharedListener(route, self.limits, peers, self._access_log)
-        self._shared.tokens = self.tokens
-        self._shared.follow(route or Route(SHARED, "", 0))
+    async def _share(self, routes: Sequence[Route], table: Sequence[Route]) -> None:
+        """Has the table's routes with hosts reached where these say, and nowhere else."""
+        named = {route.name: route for route in routes}
+        peers = None if self.fleet is None else self.fleet.look
+        for name, route in named.items():
+            if name not in self._shared:
+                kind = InternalListener if name == INTERNAL else SharedListener
+                self._shared[name] = kind(route, self.limits, peers, self._access_log)
         servers = [server for server in self.servers if not server.closing]
-        self._shared.share([each for each in servers if each.route.hosts and each.main is None])
-        await self._shared.callers.listen()
+        for name, listener in self._shared.items():
+            listener.tokens = self.tokens
+            listener.follow(named.get(name) or Route(name, "", 0))
+            listener.share(servers, table)
+            await listener.callers.listen()
 
     def _changed(self, name: str, change: Change) -> None:
         self._on_change(name, change)

@@ -34,6 +34,7 @@ FOLDERS = (
 """What every request passes through. All their files are compiled, because a compiled class with a
 base that is not, or calls between the two, cost every request more without a notice."""
 FILES = (
+    "internal_listener",
     "limits",
     "route_server",
     "shared_listener",

@@ -11,6 +11,7 @@
 ├── Unauthorized          401  no or a wrong bearer token
 ├── PageRefused           403  a web page calls where only services may
 ├── CrossSite             403  a page of another origin calls, which CORS does not allow
+├── NotYours              403  a service that only replicas of its own deployment call
 ├── Misdirected           421  a browser uses a name that is none of ours
 ├── PathReserved          404  a path between replicas and gateways only
 ├── UnknownHost           404  no deployment has that name at an address that several share
@@ -127,6 +128,13 @@ class Misdirected(GatewayError):
 
     code = "misdirected_request"
     status = 421
+
+
+class NotYours(GatewayError):
+    """A service of a bento is called by what is no replica of its deployment."""
+
+    code = "not_yours"
+    status = 403
 
 
 class CrossSite(GatewayError):

@@ -78,7 +78,7 @@ class RouteServer(Host):
         """The routes of the versions beside this one, by id; they have no callers of their own."""
         self.main: RouteServer | None = None
         """The public route of the deployment of which this is a version's."""
-        self.shared: RouteServer | None = None
+        self.shared: list[RouteServer] = []
         """What its callers are connected to, where it is reached by its hosts."""
         self.callers = CallerConnections(
             self,
@@ -132,8 +132,8 @@ class RouteServer(Host):
         """Whether anybody may still send it requests. Those of a version that ends go to `main`."""
         if self.callers:
             return True
-        others = self.shared if self.main is None else self.main
-        return others is not None and not self.closing and others.has_callers
+        others = self.shared if self.main is None else [self.main]
+        return not self.closing and any(each.has_callers for each in others)
 
     async def ended(self) -> None:
         """Waits until a stopped route has nothing running and no caller is connected."""
@@ -152,7 +152,7 @@ class RouteServer(Host):
     def error(self) -> str:
         """Why it is not listening, or what it is reached through is not."""
         own = self.callers.listener.error
-        return own if own or self.shared is None else self.shared.error
+        return own or next((each.error for each in self.shared if each.error), "")
 
     def demand(self) -> RouteDemand:
         """The current demand; `changed` is called with the next change after it."""

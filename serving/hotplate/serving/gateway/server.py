@@ -26,6 +26,7 @@ from hotplate.serving.gateway.fleet.discovery import RENDEZVOUS, rendezvous, sha
 from hotplate.serving.gateway.fleet.membership import Fleet, process_of
 from hotplate.serving.gateway.limits import Limits
 from hotplate.serving.gateway.protocol.control_planes import ControlPlanes
+from hotplate.serving.gateway.protocol.routes import Route
 from hotplate.serving.gateway.sources.control_plane_link import ControlPlaneLink
 from hotplate.serving.gateway.sources.file_watch import RoutesWatch, keys_of
 from hotplate.serving.gateway.sources.last_table import TableFile
@@ -53,6 +54,9 @@ class Linked:
     """The bearer token of this gateway there."""
     state_dir: Path
     """Where the last route table is kept."""
+    listens: tuple[Route, ...] = ()
+    """Where callers arrive, for all deployments; empty = each has an address of its own, which the
+    table names."""
 
 
 @dataclass(frozen=True)
@@ -214,6 +218,7 @@ def _source(
         reports,
         planes=planes,
         token=source.token,
+        listens=source.listens,
     )
 
 

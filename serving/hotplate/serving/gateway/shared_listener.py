@@ -6,12 +6,12 @@ a canary's public route may belong to a version. Its own are those that name no 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from hotplate.machine.access.own_hosts import host_of
 from hotplate.serving.gateway.callers.route_listener import Peers
-from hotplate.serving.gateway.errors import UnknownHost
+from hotplate.serving.gateway.errors import GatewayError, UnknownHost
 from hotplate.serving.gateway.http1.request_head import RequestHead
 from hotplate.serving.gateway.limits import Limits
 from hotplate.serving.gateway.protocol.routes import Change, Route
@@ -36,27 +36,41 @@ class SharedListener(RouteServer):
         self._spelled: dict[bytes, RouteServer] = {}
         """The routes that were found, by the host as it was written."""
 
-    def share(self, servers: Iterable[RouteServer]) -> None:
-        """These are the routes that are reached here from now on."""
+    def share(self, servers: Iterable[RouteServer], table: Sequence[Route]) -> None:
+        """These are served from now on, of the table's routes."""
         before, self._servers = self._servers, {}
         for server in before.values():
-            server.shared = None
+            if self in server.shared:
+                server.shared.remove(self)
         for server in servers:
-            server.shared = self
-            self._servers.update(dict.fromkeys(server.route.hosts, server))
+            if server.route.hosts and server.main is None and self.reaches(server.route):
+                server.shared.append(self)
+                self._servers.update(dict.fromkeys(server.route.hosts, server))
         self._spelled.clear()
         for server in before.values():
             server.check_ended()
 
+    def reaches(self, route: Route) -> bool:
+        """Whether a route with hosts is one of those that are reached here."""
+        return not route.internal
+
+    def why_not(self, server: RouteServer, request: RequestHead) -> GatewayError | None:
+        """Why the route is not for this caller; None = it is."""
+        return None
+
     def exchange(self, caller: Caller, request: RequestHead) -> Exchange:
         server = self._server_at(request.host)
-        if server is not None:
-            return server.exchange(caller, request)
+        if server is None:
+            host = request.host[:100].decode("latin-1")
+            error: GatewayError | None = UnknownHost(
+                f"No deployment is called {host!r} here; call it by the host name in its URL."
+            )
+        else:
+            error = self.why_not(server, request)
+            if error is None:
+                return server.exchange(caller, request)
         exchange = Exchange(caller, self.context, request)
-        host = request.host[:100].decode("latin-1")
-        exchange.refused = UnknownHost(
-            f"No deployment is called {host!r} here; call it by the host name in its URL."
-        )
+        exchange.refused = error
         return exchange
 
     def leave_ended(self, exchange: Exchange) -> None:

@@ -89,7 +89,8 @@ listen = "127.0.0.1:9001"
 """,
         FILE,
     )
-    assert file.shared == Route(SHARED, "0.0.0.0", 443, tls_certificate="/etc/hotplate/all.pem")
+    (shared,) = file.shared
+    assert shared == Route(SHARED, "0.0.0.0", 443, tls_certificate="/etc/hotplate/all.pem")
     chat, tts = file.routes
     assert (chat.port, chat.hosts) == (0, ("chat.example.com", "chat.local"))
     assert (tts.port, tts.hosts) == (9001, ())

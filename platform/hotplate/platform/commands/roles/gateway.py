@@ -8,15 +8,19 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hotplate.machine.address import Address
 from hotplate.platform.commands import flags, secret_flags
 from hotplate.platform.errors import BadSetting, CannotStart
 from hotplate.platform.log_format import log_to_stderr
 from hotplate.serving.gateway import compiled
 
 if TYPE_CHECKING:
+    from hotplate.serving.gateway.protocol.routes import Route
     from hotplate.serving.gateway.server import Linked
 
 log = logging.getLogger("hotplate.gateway")
+
+LISTENS = ("--listen", "--listen-tls", "--listen-internal")
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -28,6 +32,15 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--token-file", help="file with the cluster's and operators' tokens")
     flags.add_metrics_token(parser)
     parser.add_argument("--state", help="folder for the control plane's last routes")
+    parser.add_argument(
+        "--listen", help="HOST:PORT where all callers arrive; the request's Host names a deployment"
+    )
+    parser.add_argument("--listen-tls", help="HOST:PORT for the same over TLS")
+    parser.add_argument("--tls-certificate", help="PEM file for --listen-tls")
+    parser.add_argument("--tls-key", help="PEM file (by default in the certificate's)")
+    parser.add_argument(
+        "--listen-internal", help="HOST:PORT where services of one deployment call each other"
+    )
     parser.add_argument(
         "--admin", default="", help="HOST:PORT for health and metrics (the file's, or any free)"
     )
@@ -85,6 +98,7 @@ def _source(arguments: argparse.Namespace) -> tuple[Linked | Path, str]:
     """Where its routes come from, and the cluster's token. Raises BadSetting."""
     from hotplate.serving.gateway.server import Linked
 
+    listens = _listens(arguments)
     link = {
         "--control-plane": arguments.control_plane,
         "--token-file": arguments.token_file,
@@ -93,6 +107,7 @@ def _source(arguments: argparse.Namespace) -> tuple[Linked | Path, str]:
     given = [flag for flag, value in link.items() if value is not None]
     if arguments.routes is not None:
         token = secret_flags.read(arguments.token_file) if arguments.token_file else ""
+        given += [flag for flag in LISTENS if _value(arguments, flag) is not None]
         if given := [flag for flag in given if flag != "--token-file"]:
             raise BadSetting(
                 f"{', '.join(given)} cannot be used with --routes: give one or the other"
@@ -102,4 +117,33 @@ def _source(arguments: argparse.Namespace) -> tuple[Linked | Path, str]:
         missing = ", ".join(flag for flag in link if flag not in given)
         raise BadSetting(f"{missing} is missing: give --routes FILE, or {', '.join(link)}")
     token = secret_flags.read(arguments.token_file)
-    return Linked(arguments.control_plane, token, Path(arguments.state)), token
+    return Linked(arguments.control_plane, token, Path(arguments.state), listens), token
+
+
+def _value(arguments: argparse.Namespace, flag: str) -> str | None:
+    value: str | None = getattr(arguments, flag.removeprefix("--").replace("-", "_"))
+    return value
+
+
+def _listens(arguments: argparse.Namespace) -> tuple[Route, ...]:
+    """Where all callers arrive. Raises BadSetting."""
+    from hotplate.serving.gateway.protocol.routes import INTERNAL, SHARED, SHARED_TLS, Route
+
+    certificate, key = arguments.tls_certificate or "", arguments.tls_key or ""
+    if bool(certificate) != (arguments.listen_tls is not None):
+        raise BadSetting("--listen-tls and --tls-certificate need each other: give both")
+    if key and not certificate:
+        raise BadSetting("--tls-key needs --tls-certificate beside it")
+    routes = []
+    for flag, name in zip(LISTENS, (SHARED, SHARED_TLS, INTERNAL), strict=True):
+        text = _value(arguments, flag)
+        if text is None:
+            continue
+        if not flags.is_address(text):
+            raise BadSetting(f"{flag} {text} is not an address: write HOST:PORT")
+        files = (certificate, key) if name == SHARED_TLS else ("", "")
+        host, port = Address.parse(text)
+        routes.append(Route(name, host, port, tls_certificate=files[0], tls_key=files[1]))
+    if routes and arguments.listen is None:
+        raise BadSetting("--listen is missing: it says where callers of all deployments arrive")
+    return tuple(routes)

@@ -46,7 +46,10 @@ class ReplicaRoute:
 FIRST_SLOTS: Final = 32
 """The first number of learnt slots, of a revision of which nothing is known."""
 SHARED: Final = "@hosts"
-"""The name of the route at whose address the routes with `hosts` are reached."""
+SHARED_TLS: Final = "@hosts-tls"
+INTERNAL: Final = "@internal"
+"""The names of the routes at whose addresses those with `hosts` are reached: the public ones, the
+same over TLS, and those that services of one deployment have for each other."""
 TASKS = "@tasks"
 """The end of the name of a route on which a deployment's kept tasks have slots of their own."""
 
@@ -166,9 +169,9 @@ class RouteTable:
     """By organization, for routes with `tokens_of`."""
     readers: tuple[MetricsReader, ...] = ()
     """The tokens for the metrics."""
-    shared: Route | None = None
-    """Where the routes with `hosts` are reached, as a route without replicas; None = nowhere. It is
-    the gateway's own setting, and never sent to one."""
+    shared: tuple[Route, ...] = ()
+    """Where the routes with `hosts` are reached, as routes without replicas. They are the gateway's
+    own setting, and never sent to one."""
 
     def to_json(self) -> dict[str, Any]:
         return {

@@ -15,7 +15,7 @@ import aiohttp
 from hotplate.serving.gateway.all_routes import Gateway
 from hotplate.serving.gateway.protocol.control_planes import LEADER_FIELD, ControlPlanes
 from hotplate.serving.gateway.protocol.headers import FLEET_FIELD, GATEWAY_FIELD
-from hotplate.serving.gateway.protocol.routes import RouteTable
+from hotplate.serving.gateway.protocol.routes import Route, RouteTable
 from hotplate.serving.gateway.sources.last_table import TableFile
 from hotplate.serving.gateway.sources.report_schedule import ReportSchedule
 
@@ -47,9 +47,11 @@ class ControlPlaneLink:
         *,
         planes: ControlPlanes,
         token: str,
+        listens: tuple[Route, ...] = (),
     ) -> None:
         """The gateway notifies `reports` of each change of its demand. `planes` follows the control
-        plane that acts: another one turns the line away."""
+        plane that acts: another one turns the line away. With `listens` all callers arrive there,
+        whatever addresses the table has."""
         self._gateway = gateway
         self._file = file
         self._planes = planes
@@ -58,6 +60,7 @@ class ControlPlaneLink:
             self._headers[GATEWAY_FIELD] = gateway.fleet.id
             self._headers[FLEET_FIELD] = str(gateway.fleet.folder)
         self._reports = reports
+        self._listens = listens
         self._next: RouteTable | None = None
         """The table that came last, if it is not in force yet."""
         self._came = asyncio.Event()
@@ -70,7 +73,7 @@ class ControlPlaneLink:
         """Puts the last table in force, if there is one on disk."""
         last = self._file.load()
         if last is not None:
-            await self._gateway.apply(last)
+            await self._apply(last)
 
     def describe(self) -> dict[str, Any]:
         return {"connected": self._reports.connected}
@@ -146,10 +149,16 @@ class ControlPlaneLink:
                 self._came.clear()
                 continue
             table, self._next = self._next, None
-            await self._gateway.apply(table)
+            await self._apply(table)
             await asyncio.to_thread(self._file.save, table)
             self._reports.request()
         reader.result()
+
+    async def _apply(self, table: RouteTable) -> None:
+        if self._listens:
+            routes = tuple(replace(route, host="", port=0) for route in table.routes)
+            table = replace(table, routes=routes, shared=self._listens)
+        await self._gateway.apply(table)
 
     async def _write(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         while True:

@@ -51,8 +51,8 @@ class RoutesFile:
     routes: tuple[Route, ...]
     admin: str = ""
     """host:port of the operator's listener; empty = the file does not say."""
-    shared: Route | None = None
-    """Where the routes with hosts are reached; None = the file does not say."""
+    shared: tuple[Route, ...] = ()
+    """Where the routes with hosts are reached; empty = the file does not say."""
 
 
 @dataclass(frozen=True)
@@ -92,25 +92,25 @@ def parse(content: str, path: Path) -> RoutesFile:
     _distinct("name", (route.name for route in routes), path)
     _distinct("hosts", (host for route in routes for host in route.hosts), path)
     shared = _shared(data, path)
-    if shared is None and (hosted := [route.name for route in routes if route.hosts]):
+    if not shared and (hosted := [route.name for route in routes if route.hosts]):
         raise BadRoutesFile(
             f"{path}: deployment {hosted[0]!r} has hosts, and the file has no listen; say at its "
             'top where callers come, as in listen = "0.0.0.0:80".'
         )
-    own = [route for route in (shared, *routes) if route is not None and route.port]
+    own = [route for route in (*shared, *routes) if route.port]
     listens = [str(Address(route.host, route.port)) for route in own]
     _distinct("listen", [*listens, data.get("admin", "")], path)
     return RoutesFile(tuple(routes), data.get("admin", ""), shared)
 
 
-def _shared(data: Mapping[str, Any], path: Path) -> Route | None:
+def _shared(data: Mapping[str, Any], path: Path) -> tuple[Route, ...]:
     listen, files = data.get("listen"), _tls_files(data, path, str(path))
     if listen is None:
         if files:
             raise BadRoutesFile(f"{path}: tls_certificate needs the file's listen beside it.")
-        return None
+        return ()
     host, port = Address.parse(listen)
-    return Route(SHARED, host, port, **files)
+    return (Route(SHARED, host, port, **files),)
 
 
 def _tls_files(table: Mapping[str, Any], path: Path, where: str) -> dict[str, Any]:
