@@ -6,7 +6,7 @@ engine on nothing, with what its surroundings must be able to do to it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import pytest
@@ -189,6 +189,15 @@ class Conformance:
         await under_test.engine.scale(wanted, 0)
         await self.seen(under_test, states())
         assert taken() == pytest.approx(before)
+
+    async def test_nodes_have_no_more_than_there_may_ever_be(
+        self, under_test: EngineUnderTest
+    ) -> None:
+        nodes, bounds = under_test.engine.capacity().values(), under_test.engine.bounds()
+        assert nodes and all(isinstance(node.labels, Mapping) for node in nodes)
+        if bounds is not None:
+            assert sum(node.in_all.cpus for node in nodes) <= bounds.cpus
+            assert sum(node.in_all.memory_bytes for node in nodes) <= bounds.memory_bytes
 
     async def test_all_of_it_ends_at_once(self, under_test: EngineUnderTest) -> None:
         await under_test.engine.scale(under_test.serving("a"), 2)

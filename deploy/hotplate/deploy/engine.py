@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 from hotplate.deploy.phases import Phase
@@ -113,6 +114,8 @@ class Node(NamedTuple):
     own of those that asked for none."""
     cpus: float
     """Those that there are."""
+    labels: Mapping[str, str] = MappingProxyType({})
+    """What else is said of it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,7 +161,8 @@ class Engine(Protocol):
         """All replicas, also those that are being stopped."""
 
     async def changed(self) -> None:
-        """Return when anything in `replicas()` has changed since the last return."""
+        """Return when anything in `replicas()`, `capacity()` or `bounds()` has changed since the
+        last return, but for what nodes have taken."""
 
     async def logs(self, replica: str, lines: int) -> list[str]:
         """The last lines of a replica's log, also of one that has ended lately.
@@ -171,7 +175,11 @@ class Engine(Protocol):
         long, and goes elsewhere when the replica has ended. Raises `UnknownReplica`."""
 
     def capacity(self) -> Mapping[str, Node]:
-        """What each node has, by its name."""
+        """What each node has now, by its name."""
+
+    def bounds(self) -> Resources | None:
+        """What there may ever be for all replicas together, on nodes that are added too; None
+        where nodes are added as they are needed. Replicas beyond it are never asked for."""
 
     def footprint_bytes(self, key: WorkloadKey) -> int:
         """What one more replica of the workload would take of the memory if it asks for none; 0 =

@@ -85,8 +85,8 @@ async def test_a_replica_sees_only_the_gpu_that_it_was_given(tmp_path: Path) -> 
         (replica,) = await until(engine, states(S.READY))
         seen = json.loads((tmp_path / f"replicas/{replica.id}/work/seen.json").read_text())
         assert (seen["CUDA_VISIBLE_DEVICES"], seen["CUDA_DEVICE_ORDER"]) == ("0", "PCI_BUS_ID")
-        in_all, taken, _ = engine.capacity()["here"]
-        assert (in_all.gpus, taken.gpus) == (1, 1)
+        node = engine.capacity()["here"]
+        assert (node.in_all.gpus, node.taken.gpus, node.labels) == (1, 1, {"gpu": "fake"})
 
 
 async def test_shared_cpus_are_promised_several_times(tmp_path: Path) -> None:
@@ -94,8 +94,8 @@ async def test_shared_cpus_are_promised_several_times(tmp_path: Path) -> None:
     async with running(tmp_path, machine=replace(MACHINE, cpu_overcommit=1.5)) as engine:
         await engine.scale(workload(resources=Resources(3)), 3)
         await until(engine, states(S.PENDING, S.READY, S.READY))
-        in_all, taken, cpus = engine.capacity()["here"]
-        assert (in_all.cpus, taken.cpus, cpus) == (6, 6, 4)
+        node = engine.capacity()["here"]
+        assert (node.in_all.cpus, node.taken.cpus, node.cpus) == (6, 6, 4)
 
 
 async def test_a_replica_that_crashes_pauses_and_starts_again(tmp_path: Path) -> None:

@@ -29,6 +29,8 @@ class FakeEngine:
         self.ends_others = False
         """Whether another one ends in place of one that is to be removed, if it can: its requests
         are cut only when it is buried."""
+        self.room: Resources | None = Resources(8, 1 << 34)
+        """What there may ever be."""
         self.footprints: dict[str, int] = {}
         """By service, what one replica takes of the memory."""
         self.log_files: dict[str, Path] = {}
@@ -89,7 +91,15 @@ class FakeEngine:
         return self.log_files[replica]
 
     def capacity(self) -> Mapping[str, Node]:
-        return {"here": Node(Resources(8, 1 << 34), Resources(), cpus=8)}
+        return {"here": Node(self.room or Resources(8, 1 << 34), Resources(), cpus=8)}
+
+    def bounds(self) -> Resources | None:
+        return self.room
+
+    def grow(self, room: Resources | None) -> None:
+        """So much may there be from now on."""
+        self.room = room
+        self._news.set()
 
     def footprint_bytes(self, key: WorkloadKey) -> int:
         return self.footprints.get(key.service, 0)

@@ -130,7 +130,7 @@ class Quarters:
         self.reconciler = Reconciler(
             self.store, self.engine, self.states, self.gateways, watch, self.recorder, RULES
         )
-        self.states.allocations.limit(self.store.quotas.all(), [NODE])
+        self.states.allocations.limit(self.store.quotas.all(), NODE)
 
     def bento(self, version: str) -> int:
         organization = self.user.organization.id

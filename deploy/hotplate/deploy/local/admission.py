@@ -125,7 +125,9 @@ class Admission:
         in_all = Resources(total.promised_cpus, total.memory_bytes, len(total.gpus))
         taken = sum_of(self._places())
         memory_bytes = taken.memory_bytes + self._standbys.memory_bytes
-        return Node(in_all, replace(taken, memory_bytes=memory_bytes), total.cpus)
+        gpus = ", ".join(sorted({gpu.name for gpu in self._machine.gpus}))
+        labels = {"gpu": gpus} if gpus else {}
+        return Node(in_all, replace(taken, memory_bytes=memory_bytes), total.cpus, labels)
 
     def _places(self) -> list[Place]:
         return [each.place for each in self._replicas.values() if each.place is not None]

@@ -17,7 +17,7 @@ import logging
 import random
 import re
 import string
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -40,7 +40,7 @@ from hotplate.deploy.process import logfile
 from hotplate.deploy.process.detached import Process
 from hotplate.deploy.runtime import Runtime
 from hotplate.deploy.sandbox.cgroups import end_groups
-from hotplate.deploy.workload import Workload, WorkloadKey
+from hotplate.deploy.workload import Resources, Workload, WorkloadKey
 from hotplate.machine import foreign_folder
 from hotplate.machine.background import BackgroundTasks
 from hotplate.machine.descriptors import are_short
@@ -60,6 +60,15 @@ class _Desired:
 def any_starts(replicas: Mapping[str, LocalReplica]) -> bool:
     """Whether a cold start is under way that has not gone on for minutes already."""
     return any(each.starts_lately for each in replicas.values())
+
+
+def new_id(key: WorkloadKey, rng: random.Random, known: Callable[[str], bool]) -> str:
+    """A name that is good in paths, host names and to the eye, and that is not `known` yet."""
+    words = re.sub(r"[^a-z0-9]+", "-", f"{key.deployment}-{key.revision}-{key.service}".lower())
+    while True:
+        ending = "".join(rng.choices(string.ascii_lowercase + string.digits, k=5))
+        if not known(replica := f"{words.strip('-')}-{ending}"):
+            return replica
 
 
 class LocalEngine(Engine):
@@ -164,6 +173,9 @@ class LocalEngine(Engine):
 
     def capacity(self) -> Mapping[str, Node]:
         return {self._machine.name: self._admission.node()}
+
+    def bounds(self) -> Resources:
+        return self._admission.node().in_all
 
     def footprint_bytes(self, key: WorkloadKey) -> int:
         return self._admission.footprint_bytes(key)
@@ -285,7 +297,7 @@ class LocalEngine(Engine):
             self._wake_at(earliest)
 
     def _create(self, workload: Workload) -> None:
-        replica = self._new_id(workload.key)
+        replica = new_id(workload.key, self._rng, lambda name: self._records.log(name) is not None)
         self._records.create(replica)
         self._replicas[replica] = LocalReplica(replica, workload, self._context, self._changed)
         self._changed()
@@ -323,12 +335,3 @@ class LocalEngine(Engine):
 
     def _wake_at(self, when: float) -> None:
         self._timer = asyncio.get_running_loop().call_at(when, self._wake.set)
-
-    def _new_id(self, key: WorkloadKey) -> str:
-        """A name that is good in paths, host names and to the eye."""
-        words = re.sub(r"[^a-z0-9]+", "-", f"{key.deployment}-{key.revision}-{key.service}".lower())
-        while True:
-            ending = "".join(self._rng.choices(string.ascii_lowercase + string.digits, k=5))
-            replica = f"{words.strip('-')}-{ending}"
-            if self._records.log(replica) is None:
-                return replica

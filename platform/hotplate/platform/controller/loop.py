@@ -31,6 +31,7 @@ from typing import Any
 
 from hotplate.autoscaler.sharing.amounts import Amounts
 from hotplate.deploy.engine import Engine, Replica
+from hotplate.deploy.workload import Resources
 from hotplate.machine.descriptors import are_short
 from hotplate.platform.controller.deployment_states import DeploymentStates
 from hotplate.platform.controller.event_recorder import EventRecorder
@@ -88,6 +89,8 @@ class Controller:
         self._wake = asyncio.Event()
         self._stopping = False
         self._quotas_stale = True
+        self._bounds: Resources | None = None
+        """What there may ever be, as grants hold to it."""
         self._tokens = EndpointTokens(store, self._wake.set, subscribers.readers_read)
         self._listed = False
         """Whether every deployment of the store is known by its id."""
@@ -241,6 +244,8 @@ class Controller:
             }
             before = after
             self._metrics.count(list(after.values()))
+            if self._engine.bounds() != self._bounds:
+                self.quotas_changed()
             for deployment_id in self.states.allocations.waiting():
                 self._look_at(deployment_id)
             for state in self.states:
@@ -322,8 +327,8 @@ class Controller:
         asyncio.get_running_loop().call_later(RETRY_S, self._wake.set)
 
     async def _limit(self) -> bool:
-        """Hold to the quotas as the store has them now, and to what there is. Without knowing them
-        nothing may be started.
+        """Hold to the quotas as the store has them now, and to what there may be. Without knowing
+        them nothing may be started.
         """
         self._quotas_stale = False
         tenancy = self._rules.tenancy
@@ -337,8 +342,8 @@ class Controller:
             asyncio.get_running_loop().call_later(RETRY_S, self.quotas_changed)
             self._quotas_stale = True
             return False
-        nodes = [node.in_all for node in self._engine.capacity().values()]
-        self.states.allocations.limit(quotas, nodes)
+        self._bounds = self._engine.bounds()
+        self.states.allocations.limit(quotas, self._bounds)
         self._subscribers.quotas_read(quotas)
         return True
 

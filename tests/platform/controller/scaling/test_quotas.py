@@ -6,6 +6,7 @@ import asyncio
 import math
 from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import pytest
 from hotplate.autoscaler.sharing.allocation import Quota
 from hotplate.autoscaler.sharing.amounts import UNLIMITED, Amounts
 from hotplate.deploy.engine import ReplicaState
-from hotplate.deploy.workload import Workload
+from hotplate.deploy.workload import Resources, Workload
 from hotplate.platform.cli import main
 from hotplate.platform.errors import NotFound, QuotaExceeded
 from hotplate.platform.store.artifacts import ArtifactDraft
@@ -28,7 +29,7 @@ from hotplate.serving.gateway.protocol.routes import RouteDemand
 from tests.support.control_plane.cloud import MANIFEST as CLOUD_MANIFEST
 from tests.support.control_plane.cloud import Cloud, Refused
 from tests.support.control_plane.controller_fake import FakeController
-from tests.support.control_plane.controller_world import MANIFEST, World, config, running
+from tests.support.control_plane.controller_world import MANIFEST, RULES, World, config, running
 from tests.support.control_plane.fake_engine import FakeEngine
 from tests.support.control_plane.quick_store import QuickStore
 from tests.support.patience import until
@@ -196,6 +197,29 @@ class SlowEngine(FakeEngine):
     def _add(self, workload: Workload) -> None:
         super()._add(workload)
         self.exceeded += len(self.found) + self._beside > self.most
+
+
+async def test_grants_hold_to_what_there_may_ever_be_and_follow_when_that_changes(
+    tmp_path: Path,
+) -> None:
+    """Today's nodes are no limit where nodes are added: what waits for one is asked for."""
+    ten = replace(RULES, resources=lambda config: Resources(memory_bytes=10 << 30))
+    engine = FakeEngine()
+    engine.grow(Resources(8, 16 << 30))
+    store = QuickStore(tmp_path / "hotplate.db")
+    world = World(store, engine, rules=ten)
+    async with running(world):
+        made = world.deploy(least=2)
+        await until(lambda: "1 of 2 granted" in current(store, made).reason)
+        assert len(engine.found) == 1
+        engine.grow(None)
+        await until(lambda: len(engine.found) == 2)
+        (node,) = engine.capacity().values()
+        taken = [replica.resources.memory_bytes for replica in engine.found.values()]
+        assert sum(taken) > node.in_all.memory_bytes
+        engine.grow(Resources(8, 16 << 30))
+        await until(lambda: len(engine.found) == 1)
+    store.close()
 
 
 LIVE = (ReplicaState.STARTING, ReplicaState.READY)

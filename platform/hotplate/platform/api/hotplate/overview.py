@@ -57,6 +57,7 @@ class OverviewRoutes:
                 "in_all": asdict(node.in_all),
                 "taken": asdict(node.taken),
                 "cpus": node.cpus,
+                "labels": dict(node.labels),
             }
             for name, node in self._capacity().items()
         ]

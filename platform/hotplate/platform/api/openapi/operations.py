@@ -114,7 +114,9 @@ AMOUNTS = members(cpus=NUMBER, memory_bytes=NUMBER, gpus=NUMBER)
 PLATFORM = members(
     roles=many(members(name=TEXT)),
     disks=many(members(path=TEXT, free_bytes=WHOLE, total_bytes=WHOLE)),
-    nodes=many(members(name=TEXT, in_all=AMOUNTS, taken=AMOUNTS, cpus=NUMBER)),
+    nodes=many(
+        members(name=TEXT, in_all=AMOUNTS, taken=AMOUNTS, cpus=NUMBER, labels=mapping(TEXT))
+    ),
     short=many(TEXT),
     walls=members(up=FLAG, why=TEXT),
 )

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from hotplate.autoscaler.sharing.allocation import NO_QUOTA, Allocation, AllocationRequest, Quota
 from hotplate.autoscaler.sharing.allocator import Allocator
-from hotplate.autoscaler.sharing.amounts import NOTHING, Amounts, amount_text
+from hotplate.autoscaler.sharing.amounts import NOTHING, UNLIMITED, Amounts, amount_text
 from hotplate.deploy.engine import Replica, ReplicaState
 from hotplate.deploy.workload import Resources, Workload, WorkloadKey
 from hotplate.platform.controller.planning.workloads import amounts_of
@@ -32,13 +32,14 @@ class Allocations:
         self._waiting: set[int] = set()
         """Deployments that wait for others' replicas to be gone."""
 
-    def limit(self, quotas: Mapping[str, Quota], nodes: Iterable[Resources]) -> None:
-        """From now on organizations may have this, and these nodes are there."""
+    def limit(self, quotas: Mapping[str, Quota], bounds: Resources | None) -> None:
+        """From now on organizations may have this, and all together as much as may ever be there;
+        None = there is no end to that."""
         self._quotas = quotas
-        there = NOTHING
-        for node in nodes:
-            there = there.plus(Amounts(node.gpus, node.cpus, node.memory_bytes))
-        self._allocator.set_limits(quotas, there._replace(replicas=math.inf))
+        there = UNLIMITED
+        if bounds is not None:
+            there = Amounts(bounds.gpus, bounds.cpus, bounds.memory_bytes, replicas=math.inf)
+        self._allocator.set_limits(quotas, there)
 
     @property
     def scarce(self) -> bool:
