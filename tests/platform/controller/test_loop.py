@@ -427,6 +427,34 @@ async def test_one_that_is_ended_without_us_ends_its_requests_and_another_takes_
     assert world.engine.removed == []
 
 
+async def test_what_the_engine_is_not_let_make_waits_and_says_why(world: World) -> None:
+    made = await world.deploy_running()
+    (first,) = world.engine.found
+    world.engine.refuses = "pods is forbidden: exceeded quota: one, used: pods=1, limited: pods=1"
+    await world.gateway.report(default__echo=RouteDemand(in_flight=1, queued=1, service_s=60))
+    await until(lambda: len(world.engine.found) == 2)
+    await until(lambda: world.engine.refuses in found_reason(world, made))
+    assert (world.status(made), world.gateway.routed()) == ("running", [first])
+    events = {e.kind: e.message for e in world.store.history.events(made.id)}
+    assert events["Pending"] == world.engine.refuses
+    shown = world.controller.live(made.id)["replicas"]
+    assert {(r["id"] == first, r["state"], r["node"]) for r in shown} == {
+        (True, "ready", "here"),
+        (False, "pending", ""),
+    }
+    workload = world.state(made).services[1][0].workload
+    await world.engine.allow(workload)
+    await until(lambda: len(world.gateway.routed()) == 2)
+    world.engine.refuses = "no more"
+    await world.gateway.report(default__echo=RouteDemand(in_flight=2, queued=1, service_s=60))
+    await until(lambda: len(world.engine.found) == 3)
+    serving = set(world.gateway.routed())
+    await world.gateway.report(default__echo=RouteDemand(in_flight=1, busy={first: 1}))
+    await until(lambda: list(world.engine.found) == [first])
+    assert serving.intersection(world.engine.removed), "its own, and the one that was never made"
+    assert set(world.state(made).seen) == serving
+
+
 async def test_where_another_one_ends_than_was_drained_the_drained_one_serves_again(
     world: World,
 ) -> None:

@@ -31,6 +31,8 @@ class FakeEngine:
         are cut only when it is buried."""
         self.room: Resources | None = Resources(8, 1 << 34)
         """What there may ever be."""
+        self.refuses = ""
+        """Why it is not let make replicas, as by a quota of its own; empty = it is."""
         self.footprints: dict[str, int] = {}
         """By service, what one replica takes of the memory."""
         self.log_files: dict[str, Path] = {}
@@ -146,8 +148,20 @@ class FakeEngine:
         stopping = ReplicaState.STOPPING
         return [r for r in self.found.values() if r.key == key and r.state is not stopping]
 
+    async def allow(self, workload: Workload) -> None:
+        """It may make those of the workload that it was refused."""
+        self.refuses = ""
+        mine = self._mine(workload.key)
+        self.found = {n: r for n, r in self.found.items() if r not in mine or r.uid}
+        await self.scale(workload, len(mine))
+
     def _add(self, workload: Workload) -> None:
         self._made += 1
+        if self.refuses:
+            name = f"{workload.key.deployment}-{workload.key.revision}-refused-{self._made}"
+            waits = ReplicaState.PENDING
+            self.found[name] = Replica(name, workload.key, waits, reason=self.refuses)
+            return
         name = f"{workload.key.deployment}-{workload.key.revision}-{self._made}"
         state = ReplicaState.READY if self.ready_at_once else ReplicaState.STARTING
         self.found[name] = Replica(

@@ -277,8 +277,9 @@ class DeploymentState:
         }
 
     def see(self, replicas: Sequence[Replica]) -> None:
-        """Remember these replicas' ids, so that their logs are found when they have ended."""
-        ids = [replica.id for replica in replicas]
+        """Remember these replicas' ids, so that their logs are found when they have ended; what
+        was never made has none."""
+        ids = [replica.id for replica in replicas if replica.uid]
         self.seen = tuple(dict.fromkeys([*self.seen, *ids]))[-max(SEEN, len(ids)) :]
 
     def crashed(self, replicas: Sequence[Replica]) -> list[Replica]:
