@@ -14,6 +14,7 @@ from tests.cluster.control_plane import PARTS, ControlPlane
 from tests.cluster.daemons import Daemons
 from tests.cluster.errors import TestClusterError
 from tests.cluster.fake_nodes import FakeNodes
+from tests.cluster.images import ours
 from tests.cluster.images.small import SMALL_IMAGES, ensure_small
 from tests.cluster.kubectl import Kubectl
 from tests.cluster.lan import Lan
@@ -41,7 +42,9 @@ class Installation:
         lan = Lan(self.daemons)
         lan.ensure_bridge()
         yield from ControlPlane(self.layout, self.daemons).ensure()
-        images = [ensure_small(self.layout, program) for program in SMALL_IMAGES]
+        yield from ours.ensure(self.layout)
+        small = [ensure_small(self.layout, program) for program in SMALL_IMAGES]
+        images = [*small, *ours.archives(self.layout)]
         machines = {}
         for node in self._nodes(nodes):
             yield from node.ensure()

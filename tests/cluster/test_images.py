@@ -1,0 +1,87 @@
+"""Pods of this tree's images run as the platform's and replicas will: at the level `restricted`."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cluster.images.debian import USER
+from tests.cluster.images.ours import NAMES, ensure, reference, version
+from tests.cluster.installation import Installation
+from tests.cluster.kubectl import Kubectl
+
+pytestmark = pytest.mark.cluster
+_ENDED = "--for=jsonpath={.status.phase}=Succeeded"
+_ALL_MODULES = """\
+import importlib, pkgutil, sys
+left_out = {"__main__", "antigravity", "idlelib", "this", "tkinter", "turtle", "turtledemo"}
+assert sys.version_info[:2] == (3, 11), sys.version
+for module in pkgutil.iter_modules():
+    if module.name not in left_out:
+        importlib.import_module(module.name)
+"""
+
+
+def printed_by(kubectl: Kubectl, namespace: str, image: str, *command: str) -> str:
+    """What a container of the image prints, whose namespace refuses all but `restricted`."""
+    kubectl("label", "namespace", namespace, "pod-security.kubernetes.io/enforce=restricted")
+    container = {
+        "name": "own",
+        "image": reference(image),
+        "imagePullPolicy": "Never",
+        "command": list(command),
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "readOnlyRootFilesystem": True,
+        },
+    }
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "own", "namespace": namespace},
+        "spec": {
+            "containers": [container],
+            "restartPolicy": "Never",
+            "automountServiceAccountToken": False,
+            "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
+        },
+    }
+    kubectl.wait("get", "serviceaccount", "default", f"--namespace={namespace}", timeout_s=30)
+    kubectl.apply([pod])
+    kubectl("wait", _ENDED, "pod/own", f"--namespace={namespace}", "--timeout=60s")
+    return kubectl("logs", "own", f"--namespace={namespace}")
+
+
+def test_the_product_starts_and_finds_what_it_needs_on_a_cluster(
+    kubectl: Kubectl, namespace: str
+) -> None:
+    imports = "import kubernetes.aio, psycopg, s3fs, uv; print(uv.find_uv_bin())"
+    script = f"hotplate --version && hotplate gateway --help && python3.11 -c '{imports}'"
+    printed = printed_by(kubectl, namespace, "hotplate", "sh", "-c", script).splitlines()
+    assert printed[0] == f"hotplate {version()}"
+    assert printed[1].startswith("usage: hotplate gateway")
+    assert printed[-1] == "/usr/local/bin/uv"
+
+
+def test_environments_find_the_whole_standard_library_and_nothing_of_ours(
+    kubectl: Kubectl, namespace: str
+) -> None:
+    script = (
+        f"id -u && uv --version && python3.11 -W ignore -c '{_ALL_MODULES}' && touch /own; "
+        "ls /usr/local/lib/python3.11/dist-packages"
+    )
+    printed = printed_by(kubectl, namespace, "hotplate-runtime", "bash", "-c", script)
+    user, uv, refused, *packages = printed.splitlines()
+    assert user == USER
+    assert uv.startswith("uv ")
+    assert refused.endswith("Read-only file system")
+    assert [name for name in packages if not name.startswith("uv")] == []
+
+
+def test_images_are_written_and_taken_over_once(cluster: Installation) -> None:
+    assert list(ensure(cluster.layout)) == []
+    listed = Kubectl(cluster.layout)(
+        "get", "node", "node1", "--output=jsonpath={.status.images[*].names}"
+    )
+    for name in NAMES:
+        assert f"docker.io/library/{reference(name)}" in listed
