@@ -18,7 +18,7 @@ from tests.cluster.errors import CannotRunHere, TestClusterError
 from tests.cluster.layout import Layout, user_cache
 
 _MODULES = Path(__file__).parent / "modules"
-_KUBERNETES_VERSION = "1.36.4"
+KUBERNETES_VERSION = "1.36.4"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +33,8 @@ class Program:
 
 def _kubernetes(name: str) -> Program:
     """Without the stamps the servers call themselves v0.0.0, and clients disbelieve them."""
-    major, minor, _ = _KUBERNETES_VERSION.split(".")
-    stamps = {"gitVersion": f"v{_KUBERNETES_VERSION}", "gitMajor": major, "gitMinor": minor}
+    major, minor, _ = KUBERNETES_VERSION.split(".")
+    stamps = {"gitVersion": f"v{KUBERNETES_VERSION}", "gitMajor": major, "gitMinor": minor}
     linking = " ".join(
         f"-X k8s.io/component-base/version.{key}={value}" for key, value in stamps.items()
     )
