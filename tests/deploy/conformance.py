@@ -13,6 +13,7 @@ import pytest
 
 from hotplate.deploy.engine import Engine, Replica, ReplicaState
 from hotplate.deploy.errors import UnknownReplica
+from hotplate.deploy.standbys import StandbyMode, StandbySettings
 from hotplate.deploy.workload import Resources, Workload
 from tests.support.deploy.running import states, until
 
@@ -198,6 +199,17 @@ class Conformance:
         if bounds is not None:
             assert sum(node.in_all.cpus for node in nodes) <= bounds.cpus
             assert sum(node.in_all.memory_bytes for node in nodes) <= bounds.memory_bytes
+
+    async def test_its_standbys_are_as_they_are_set(self, under_test: EngineUnderTest) -> None:
+        standbys = under_test.engine.standbys
+        settings = StandbySettings(StandbyMode.FIXED, count=0)
+        standbys.set(settings)
+        standbys.allow({"acme": 1})
+        await under_test.engine.scale(under_test.serving("a"), 1)
+        await self.seen(under_test, states(S.READY))
+        standbys.forget(["gone"])
+        assert standbys.settings == settings
+        assert standbys.memory_bytes == sum(view.memory_bytes for view in standbys.views()) == 0
 
     async def test_all_of_it_ends_at_once(self, under_test: EngineUnderTest) -> None:
         await under_test.engine.scale(under_test.serving("a"), 2)

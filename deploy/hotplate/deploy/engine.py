@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 from hotplate.deploy.phases import Phase
+from hotplate.deploy.standbys import Standbys
 from hotplate.deploy.workload import Resources, Workload, WorkloadKey
 
 
@@ -134,6 +135,9 @@ class Supply:
 
 class Engine(Protocol):
     """Level-triggered: calls state what should be; `replicas()` says what is."""
+
+    standbys: Standbys
+    """Those that it keeps for its replicas."""
 
     async def start(self) -> None:
         """Begin; adopt replicas that an earlier engine on the same state left running."""

@@ -106,7 +106,7 @@ class StandbyView:
 
 
 class Standbys(Protocol):
-    """Those that an engine keeps for its replicas."""
+    """Those that an engine keeps for its replicas, its face for whoever sets and shows them."""
 
     @property
     def settings(self) -> StandbySettings:

@@ -159,12 +159,13 @@ async def serve(
         made_at = organization.created_at.timestamp()
         node.environments.adopt(organization.name, organization.owner, made_at)
     machine_bytes = node.supply.most.memory_bytes
-    desk = StandbyRoutes(store.learnt, store.organizations, node.standbys, standby, machine_bytes)
+    standbys = node.engine.standbys
+    desk = StandbyRoutes(store.learnt, store.organizations, standbys, standby, machine_bytes)
     await desk.recall()
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
     PlatformCollector(registry=registry)
-    registry.register(StandbyMetrics(node.standbys.views))
+    registry.register(StandbyMetrics(standbys.views))
     registry.register(MemoryMetrics(node.engine.replicas))
     registry.register(LeadershipMetrics(candidate))
     prometheus = Prometheus(settings.prometheus_url)
@@ -190,7 +191,7 @@ async def serve(
         agent,
         node.environments,
         tasks,
-        node.standbys,
+        standbys,
         node.compiled,
         partial(_owners, store),
         unused_files_s=settings.unused_files_s,

@@ -16,7 +16,7 @@ from hotplate.cache.store.blobs import BlobStore
 from hotplate.deploy.engine import Engine, Supply
 from hotplate.deploy.local.assembly import AssemblySettings, LocalAssembly, assemble
 from hotplate.deploy.sandbox.isolation import Isolation
-from hotplate.deploy.standbys import Standbys, StandbySettings
+from hotplate.deploy.standbys import StandbySettings
 from hotplate.platform.controller.planning.tenancy import Tenancy
 from hotplate.platform.processes.data_dir import DataDir
 from hotplate.platform.settings import Cpus, PlatformSettings
@@ -36,7 +36,6 @@ class LocalNode:
     """What runs replicas here. `close` ends none of them."""
 
     engine: Engine
-    standbys: Standbys
     environments: EnvironmentBuilder
     compiled: CompileCache
     supply: Supply
@@ -94,10 +93,8 @@ async def local_node(
         api_access=api_access,
         visible=None if isolation.refusal else _shown(settings),
     )
-    engine, standbys = local.engine(bentos)
     return LocalNode(
-        engine=engine,
-        standbys=standbys,
+        engine=local.engine(bentos),
         environments=environments,
         compiled=compiled,
         supply=local.supply,

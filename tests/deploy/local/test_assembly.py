@@ -34,8 +34,8 @@ async def test_an_engine_of_this_machine_is_made_of_settings_alone(tmp_path: Pat
     assert parts.builds.memory_bytes == parts.machine.memory_bytes // 2
     assert parts.isolation.missing == "nothing is to be hidden"
 
-    engine, standbys = parts.engine(FakeRuntime())
-    assert standbys.settings == settings.standby
+    engine = parts.engine(FakeRuntime())
+    assert engine.standbys.settings == settings.standby
     await engine.start()
     await engine.scale(workload(), 1)
     (replica,) = await until(engine, states(ReplicaState.READY))

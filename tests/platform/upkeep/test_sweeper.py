@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence, Set
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 
 import pytest
 
 from hotplate.platform.upkeep.sweeper import Sweeper, unused
+from tests.support.control_plane.fake_engine import FakeStandbys
 
 
 class FakeAgent:
@@ -38,14 +39,6 @@ class FakeEnvironments:
 
     async def forget(self, folders: Sequence[str]) -> None:
         self.forgotten.extend(folders)
-
-
-class FakeStandbys:
-    def __init__(self) -> None:
-        self.forgotten: list[str] = []
-
-    def forget(self, owners: Collection[str]) -> None:
-        self.forgotten.extend(owners)
 
 
 class FakeCode:

@@ -10,7 +10,31 @@ from pathlib import Path
 
 from hotplate.deploy.engine import Node, Replica, ReplicaState
 from hotplate.deploy.errors import UnknownReplica
+from hotplate.deploy.standbys import Standbys, StandbySettings, StandbyView
 from hotplate.deploy.workload import Resources, Workload, WorkloadKey
+
+
+class FakeStandbys:
+    """None are kept, whatever is set."""
+
+    memory_bytes = 0
+
+    def __init__(self) -> None:
+        self.settings = StandbySettings()
+        self.allowances: Mapping[str, int] = {}
+        self.forgotten: list[str] = []
+
+    def set(self, settings: StandbySettings) -> None:
+        self.settings = settings
+
+    def allow(self, allowances: Mapping[str, int]) -> None:
+        self.allowances = allowances
+
+    def forget(self, owners: Collection[str]) -> None:
+        self.forgotten += owners
+
+    def views(self) -> Sequence[StandbyView]:
+        return ()
 
 
 class FakeEngine:
@@ -22,6 +46,7 @@ class FakeEngine:
         self.found: dict[str, Replica] = dict(survivors.found) if survivors else {}
         self.wishes: dict[WorkloadKey, int] = {}
         self.removed: list[str] = []
+        self.standbys: Standbys = FakeStandbys()
         self.expected: frozenset[WorkloadKey] | None = None
         """Those that may have replicas, as was said last."""
         self.failure: Exception | None = None

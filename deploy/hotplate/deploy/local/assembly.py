@@ -1,7 +1,7 @@
 """The local engine with its parts: the one place that knows that replicas are processes here.
 
 A control plane asks for `assemble(settings)`, makes its runtime with `builds` and `isolation`, and
-then gets the engine and its standbys. It knows all of them by the protocols in `hotplate.deploy`.
+then gets the engine. It knows all of them by the protocols in `hotplate.deploy`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hotplate.deploy.runtime import Runtime
 from hotplate.deploy.sandbox.builds import Builds
 from hotplate.deploy.sandbox.cgroups import Cgroups
 from hotplate.deploy.sandbox.isolation import Isolation
-from hotplate.deploy.standbys import Standbys, StandbySettings
+from hotplate.deploy.standbys import StandbySettings
 from hotplate.deploy.workload import Resources
 
 
@@ -68,12 +68,11 @@ class LocalAssembly:
             gpu_names=tuple(gpu.name for gpu in self.machine.gpus),
         )
 
-    def engine(self, runtime: Runtime) -> tuple[Engine, Standbys]:
-        """The engine, not started, and the standbys that it keeps."""
+    def engine(self, runtime: Runtime) -> Engine:
+        """The engine, not started."""
         host = host_in(self._settings.engine_folder, self.machine, isolation=self.isolation)
         settings = LocalSettings(standby=self._settings.standby)
-        engine = LocalEngine(host, runtime, self.machine, settings)
-        return engine, engine.standbys
+        return LocalEngine(host, runtime, self.machine, settings)
 
     def close(self) -> None:
         self.builds.close()
