@@ -175,6 +175,7 @@ async def serve(
         node.engine,
         replace(
             _rules(node.supply, shown, data.secret("cluster-token"), settings, types),
+            inner=node.inner,
             tenancy=tenancy_of(node.unwalled, settings),
             keys=replica_keys,
         ),

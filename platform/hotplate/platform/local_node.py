@@ -17,6 +17,7 @@ from hotplate.deploy.engine import Engine, Supply
 from hotplate.deploy.local.assembly import AssemblySettings, LocalAssembly, assemble
 from hotplate.deploy.sandbox.isolation import Isolation
 from hotplate.deploy.standbys import StandbySettings
+from hotplate.platform.controller.planning.inner_addresses import THIS_MACHINE, InnerAddresses
 from hotplate.platform.controller.planning.tenancy import Tenancy
 from hotplate.platform.processes.data_dir import DataDir
 from hotplate.platform.settings import Cpus, PlatformSettings
@@ -43,6 +44,8 @@ class LocalNode:
     """In words, for the log."""
     unwalled: str
     """Which walls around replicas are missing; empty = none."""
+    inner: InnerAddresses
+    """Where services of one bento reach each other."""
     _bentos: BentoRuntime
     _local: LocalAssembly
 
@@ -100,6 +103,7 @@ async def local_node(
         supply=local.supply,
         machine=str(local.machine),
         unwalled=isolation.missing,
+        inner=THIS_MACHINE,
         _bentos=bentos,
         _local=local,
     )

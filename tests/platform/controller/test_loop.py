@@ -531,6 +531,40 @@ async def test_without_ports_for_its_services_one_waits_and_says_so_and_the_othe
     store.close()
 
 
+class ByName:
+    """Services of one bento reach each other by names."""
+
+    need_ports = False
+
+    def of(self, key: WorkloadKey, port: int) -> str:
+        return f"{key.service.lower()}.svc"
+
+
+async def test_where_services_have_names_no_ports_are_given(tmp_path: Path) -> None:
+    def allocate(taken: set[int]) -> int:
+        if taken:
+            raise PortsExhausted("deployment_ports 1-1: all are taken")
+        return 1
+
+    store = QuickStore(tmp_path / "hotplate.db", allocate)
+    world = World(store, FakeEngine(), rules=replace(RULES, inner=ByName()))
+    calling = {"name": "Echo", "dependencies": [{"service": "Other"}]}
+    chain = {**MANIFEST, "services": [calling, {"name": "Other"}]}
+    draft = RevisionDraft(world.bento("v1", chain), config(1, 1))
+    made = store.deployments.create(world.user, "chain", draft)
+    async with running(world):
+        await until(lambda: world.status(made) == "running")
+        entry, other = world.state(made).services[1]
+        assert (entry.workload.depends, other.address) == (
+            {"Other": "http://other.svc"},
+            "other.svc",
+        )
+        await until(lambda: bool(world.gateway.route("default/chain@1/Other")))
+        inner = world.gateway.route("default/chain@1/Other")
+        assert inner is not None and (inner.port, inner.hosts) == (0, ("other.svc",))
+    store.close()
+
+
 def is_gone(world: World, made: Deployment) -> bool:
     return world.status(made) == "gone"
 

@@ -20,7 +20,7 @@ from hotplate.platform.store.records import Artifact, Deployment, Kind, Revision
 
 
 class Loader:
-    """Reads deployments from the store, with ports for the services that others call."""
+    """Reads deployments from the store, with what the services that others call are reached at."""
 
     def __init__(self, store: Store, rules: WorkloadRules) -> None:
         self._store = store
@@ -84,9 +84,11 @@ class Loader:
         return uncallable(list(named), wanted, self._rules.namespace)
 
     def _with_ports(self, revision: Revision) -> Revision:
-        """The revision, with a gateway port for every service that others call. Raises
-        PortsExhausted."""
-        called = dependency_services(revision.bento.manifest)
+        """The revision, with a gateway port for every service that others call, where they need
+        one. Raises PortsExhausted."""
+        called = (
+            dependency_services(revision.bento.manifest) if self._rules.inner.need_ports else ()
+        )
         if set(called) <= set(revision.ports):
             return revision
         return replace(revision, ports=self._store.revisions.allocate_ports(revision.id, called))

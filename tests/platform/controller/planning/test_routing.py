@@ -65,7 +65,12 @@ def test_only_ready_replicas_of_the_serving_revision_get_requests() -> None:
 def test_requests_may_run_twice_where_a_label_says_so(labels: dict[str, str], twice: bool) -> None:
     said = tuple({"key": key, "value": value} for key, value in labels.items())
     of = deployment(revision(1), revision(1), labels=said)
-    members = {1: [service(1, dependencies=("Back",)), replace(service(1, "Back"), port=7900)]}
+    members = {
+        1: [
+            service(1, dependencies=("Back",)),
+            replace(service(1, "Back"), address="127.0.0.1:7900"),
+        ]
+    }
     made = routes_of(of, members, [], frozenset(), Addresses("0.0.0.0"), SlotCounts())
     assert [route.may_run_twice for route in made] == [twice, twice]
 
@@ -76,7 +81,12 @@ def test_labels_say_what_callers_may_say_of_themselves_but_for_services_that_cal
         {"key": "hotplate/priority-header", "value": "true"},
     )
     of = deployment(revision(1), revision(1), labels=labels)
-    members = {1: [service(1, dependencies=("Back",)), replace(service(1, "Back"), port=7900)]}
+    members = {
+        1: [
+            service(1, dependencies=("Back",)),
+            replace(service(1, "Back"), address="127.0.0.1:7900"),
+        ]
+    }
     made = routes_of(of, members, [], frozenset(), Addresses("0.0.0.0"), SlotCounts())
     assert [route.organization_header for route in made] == ["X-Organization", ""]
     assert [route.priority_header for route in made] == [True, False]
@@ -101,8 +111,8 @@ def test_one_that_is_stopped_drains_and_one_that_never_served_is_in_no_route() -
 
 CHAIN = [
     service(1, dependencies=("Middle",)),
-    replace(service(1, "Middle", dependencies=("Last",)), port=7901),
-    replace(service(1, "Last"), port=7902),
+    replace(service(1, "Middle", dependencies=("Last",)), address="127.0.0.1:7901"),
+    replace(service(1, "Last"), address="127.0.0.1:7902"),
 ]
 
 
@@ -163,7 +173,12 @@ def test_callers_of_what_is_not_ready_are_told_why() -> None:
         "disk at /srv; GET /readyz of http://h:1/a/b says 503; its log ends with: token=12\n/etc/x"
     )
     waiting = deployment(revision(1), revision(1), status="deploying", reason=reason)
-    members = {1: [service(1, dependencies=("Back",)), replace(service(1, "Back"), port=7900)]}
+    members = {
+        1: [
+            service(1, dependencies=("Back",)),
+            replace(service(1, "Back"), address="127.0.0.1:7900"),
+        ]
+    }
     made = routes_of(waiting, members, [], frozenset(), Addresses("0.0.0.0"), SlotCounts())
     assert {route.waits_for for route in made} == {
         "service 'Echo': …/a b.log, …/x.whl and ~…/y: no "
@@ -263,7 +278,7 @@ def test_pages_without_rules_and_regular_expressions_are_left_to_the_replicas(
 
 def test_a_service_that_others_call_listens_on_loopback_only() -> None:
     of = deployment(revision(1), revision(1))
-    tokenizer = replace(service(1, "Tokenizer"), port=7999)
+    tokenizer = replace(service(1, "Tokenizer"), address="127.0.0.1:7999")
     members = {1: [service(1, dependencies=("Tokenizer",)), tokenizer]}
     addresses = Addresses("0.0.0.0", tls_certificate="/a.pem", tls_key="/a.key")
     made = routes_of(of, members, [], frozenset(), addresses, SlotCounts())
@@ -274,10 +289,22 @@ def test_a_service_that_others_call_listens_on_loopback_only() -> None:
     assert (inner.name, inner.host, inner.port) == ("acme/echo@1/Tokenizer", "127.0.0.1", 7999)
 
 
+def test_a_service_that_has_a_name_for_the_others_is_reached_at_what_all_share() -> None:
+    of = deployment(revision(1), revision(1))
+    tokenizer = replace(service(1, "Tokenizer"), address="calls.acme.svc")
+    members = {1: [service(1, dependencies=("Tokenizer",)), tokenizer]}
+    made = routes_of(of, members, [], frozenset(), Addresses("0.0.0.0"), SlotCounts())
+    (inner,) = [route for route in made if route.internal]
+    assert (inner.host, inner.port, inner.hosts) == ("", 0, ("calls.acme.svc",))
+
+
 def test_what_an_old_revision_calls_is_reached_until_the_revision_is_gone() -> None:
     of = deployment(revision(2), revision(2))
     members = {
-        number: [service(number), replace(service(number, "Tokenizer"), port=7990 + number)]
+        number: [
+            service(number),
+            replace(service(number, "Tokenizer"), address=f"127.0.0.1:{7990 + number}"),
+        ]
         for number in (1, 2)
     }
     there = [

@@ -7,7 +7,7 @@ import pytest
 
 from hotplate.autoscaler.bentoml_policy import policy_from
 from hotplate.deploy.quantities import GIB, resources_of
-from hotplate.deploy.workload import Resources
+from hotplate.deploy.workload import Resources, WorkloadKey
 from hotplate.platform.controller.planning.ceiling import Ceiling
 from hotplate.platform.controller.planning.instance_types import instance_types, sizes
 from hotplate.platform.controller.planning.workloads import Service, WorkloadRules, services_of
@@ -58,6 +58,22 @@ def test_the_entry_service_comes_first_and_is_wired_to_those_it_calls() -> None:
     assert made["Chat"].workload.depends == {"Tokenizer": "http://127.0.0.1:7999"}
     assert made["Chat"].workload.entry
     assert not made["Tokenizer"].workload.entry
+
+
+class ByName:
+    """Every inner service has a name."""
+
+    need_ports = False
+
+    def of(self, key: WorkloadKey, port: int) -> str:
+        return f"{key.service.lower()}-{key.revision}.{key.organization}.svc"
+
+
+def test_where_names_lead_to_services_these_are_what_others_call() -> None:
+    made = services({}, rules=replace(RULES, inner=ByName(), secret=lambda revision: "s"))
+    url = "http://hotplate:s@tokenizer-1.acme.svc"
+    assert made["Chat"].workload.depends == {"Tokenizer": url}
+    assert (made["Chat"].address, made["Tokenizer"].address) == ("", "tokenizer-1.acme.svc")
 
 
 def test_every_service_is_told_of_its_deployment_as_bentocloud_tells() -> None:

@@ -27,7 +27,6 @@ class Addresses:
     """Where gateways listen."""
 
     public_host: str
-    dependency_host: str = "127.0.0.1"
     tls_certificate: str = ""
     """PEM file of the public routes' certificate; empty = plain HTTP."""
     tls_key: str = ""
@@ -72,7 +71,7 @@ def routes_of(
         for service in members:
             reachable = _reachable(service, members, replicas, draining)
             if not service.workload.entry:
-                routes.append(_dependency(service, reachable, draining, addresses, slots))
+                routes.append(_dependency(service, reachable, draining, slots))
             elif number == revision.number:
                 there = _entry_replicas(deployment, services, replicas, draining, slots)
                 public = _public(deployment, revision, service, there, addresses, slots)
@@ -169,15 +168,16 @@ def _dependency(
     service: Service,
     replicas: Sequence[Replica],
     draining: frozenset[str],
-    addresses: Addresses,
     slots: SlotSource,
 ) -> Route:
     key = service.workload.key
+    host, _, port = service.address.rpartition(":")
     mine = [r for r in replicas if r.key == key]
     return Route(
         name=str(key),
-        host=addresses.dependency_host,
-        port=service.port,
+        host=host,
+        port=int(port) if host else 0,
+        hosts=() if host else (service.address,),
         replicas=_replica_routes(service, mine, draining, slots),
         slots_from=slots.of(service).source_text,
         timeout_s=service.timeout_s,

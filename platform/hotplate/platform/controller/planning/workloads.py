@@ -11,6 +11,7 @@ from hotplate.autoscaler.sharing.amounts import NOTHING, Amounts
 from hotplate.deploy.local.placement import DEFAULT_MEMORY_BYTES
 from hotplate.deploy.workload import Model, Resources, Workload, WorkloadKey
 from hotplate.platform.controller.planning.ceiling import Ceiling
+from hotplate.platform.controller.planning.inner_addresses import THIS_MACHINE, InnerAddresses
 from hotplate.platform.controller.planning.instance_types import retired
 from hotplate.platform.controller.planning.tenancy import ISOLATED, Tenancy
 from hotplate.platform.errors import Invalid
@@ -43,9 +44,9 @@ class Service:
     timeout_s: float
     has_tasks: bool = False
     """Whether the platform keeps tasks of it."""
-    port: int = 0
-    """The gateway's port for other services that call it; 0 = only the public does, or there is
-    none left."""
+    address: str = ""
+    """Where other services that call it reach it, as `InnerAddresses` says; empty = only the public
+    calls it. With port 0 there was none left."""
     secret: str = field(default="", repr=False)
     """The secret that other services prove themselves with."""
 
@@ -72,7 +73,8 @@ class WorkloadRules:
     """Whether a bento is refused whose image has commands that nobody would run."""
     dev_idle_s: float = 3600.0
     """A code space sleeps after so long without requests."""
-    dependency_host: str = "127.0.0.1"
+    inner: InnerAddresses = THIS_MACHINE
+    """Where services of one bento reach each other."""
     namespace: str = "default"
     """The API's `kube_namespace`."""
     url: Callable[[Deployment], str] = lambda deployment: f"http://localhost:{deployment.port}"
@@ -136,8 +138,9 @@ def _service(
     if deployment.dev:
         policy = replace(policy, scale_down_window_s=rules.dev_idle_s)
     timeout_s = float((config.get("traffic") or {}).get("timeout") or 60)
+    key = WorkloadKey(deployment.organization.name, deployment.name, revision.number, name)
     workload = Workload(
-        key=WorkloadKey(deployment.organization.name, deployment.name, revision.number, name),
+        key=key,
         bento_name=revision.bento.repository.name,
         bento_version=revision.bento.version,
         bento_manifest=revision.bento.files,
@@ -150,7 +153,7 @@ def _service(
         config_overrides=overrides,
         config=config,
         depends={
-            n: calling_url(rules.dependency_host, revision.ports.get(n, 0), secret)
+            n: calling_url(_address(replace(key, service=n), revision, rules), secret)
             for n in dependencies
         },
         calls=tuple(n.name for n in callable_deployments(revision.bento.manifest, rules)),
@@ -164,9 +167,13 @@ def _service(
         dependencies,
         timeout_s,
         has_tasks=has_tasks,
-        port=0 if entry else revision.ports.get(name, 0),
+        address="" if entry else _address(key, revision, rules),
         secret=secret,
     )
+
+
+def _address(key: WorkloadKey, revision: Revision, rules: WorkloadRules) -> str:
+    return rules.inner.of(key, revision.ports.get(key.service, 0))
 
 
 def callable_deployments(

@@ -99,7 +99,7 @@ def answering(body: bytes, to: str = "") -> Iterator[str]:
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield calling_url("127.0.0.1", server.server_port, "")
+        yield calling_url(f"127.0.0.1:{server.server_port}", "")
         server.shutdown()
 
 

@@ -8,6 +8,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import pytest
 from aiohttp import web
 
 from hotplate.serving.replica.inside.patches.siblings import Siblings, calling_url
@@ -57,7 +58,7 @@ async def test_every_client_shows_the_secret_to_siblings_only_and_no_log_has_it(
         program = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "tests.serving.replica.inside.patches.asking"),
             f"http://127.0.0.1:{stranger.port}",
-            env={**os.environ, "INNER": calling_url("127.0.0.1", sibling.port, SECRET)},
+            env={**os.environ, "INNER": calling_url(f"127.0.0.1:{sibling.port}", SECRET)},
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
         )
@@ -76,10 +77,19 @@ async def test_every_client_shows_the_secret_to_siblings_only_and_no_log_has_it(
 
 
 def test_a_url_is_a_siblings_by_its_host_and_port() -> None:
-    siblings = Siblings({"A": calling_url("127.0.0.1", 7001, SECRET), "B": "http://127.0.0.1:7002"})
+    siblings = Siblings({"A": calling_url("127.0.0.1:7001", SECRET), "B": "http://127.0.0.1:7002"})
     assert siblings.include("http://127.0.0.1:7001/v1") and siblings.include(
         "http://localhost:7002"
     )
     assert not siblings.include("http://127.0.0.1:7003") and not siblings.include("file:///7001")
     assert siblings.secret_of("localhost", 7001) == SECRET
     assert siblings.secret_of("127.0.0.1", 7002) == siblings.secret_of("a.example", 7001) == ""
+
+
+@pytest.mark.parametrize("port", [None, 80], ids=["no port", "the port"])
+def test_one_with_a_name_alone_is_known_however_a_library_names_its_port(port: int | None) -> None:
+    siblings = Siblings({"A": calling_url("calls.acme.svc", SECRET)})
+    assert siblings.secret_of("calls.acme.svc", port) == SECRET
+    assert siblings.include(f"http://calls.acme.svc{f':{port}' if port else ''}/v1")
+    assert not siblings.include("https://calls.acme.svc/v1")
+    assert siblings.secret_of("calls.acme.svc", 443) == siblings.secret_of("acme.svc", port) == ""

@@ -23,9 +23,14 @@ _HTTPX = ("httpx", "httpx2")
 _LOOPBACK = {"localhost": "127.0.0.1"}
 
 
-def calling_url(host: str, port: int, secret: str) -> str:
-    """The URL of a service for its callers."""
-    return f"http://{USER}:{secret}@{host}:{port}" if secret else f"http://{host}:{port}"
+def calling_url(address: str, secret: str) -> str:
+    """The URL of a service for its callers; `address` is HOST or HOST:PORT."""
+    return f"http://{USER}:{secret}@{address}" if secret else f"http://{address}"
+
+
+def _place(host: str | None, port: int | None) -> tuple[str, int]:
+    """Whom requests are for: libraries name the port that nobody has written, or do not."""
+    return _LOOPBACK.get(host or "", host or ""), port or 80
 
 
 class Siblings:
@@ -33,12 +38,12 @@ class Siblings:
 
     def __init__(self, urls: Mapping[str, str]) -> None:
         """`urls`, by name, are as `calling_url` makes them."""
-        self._secrets: dict[tuple[str, int | None], str] = {}
+        self._secrets: dict[tuple[str, int], str] = {}
         self._signing: set[str] = set()
         """Libraries that send the secret in a field by now."""
         for url in urls.values():
             parts = urlsplit(url)
-            self._secrets[(parts.hostname or "", parts.port)] = parts.password or ""
+            self._secrets[_place(parts.hostname, parts.port)] = parts.password or ""
 
     @property
     def any(self) -> bool:
@@ -47,13 +52,12 @@ class Siblings:
 
     def secret_of(self, host: str | None, port: int | None) -> str:
         """The secret for the server at this address; "" = none."""
-        return self._secrets.get((_LOOPBACK.get(host or "", host or ""), port), "")
+        return self._secrets.get(_place(host, port), "")
 
     def include(self, url: str) -> bool:
         """Whether the URL leads to one of them."""
         parts = urlsplit(url)
-        host = parts.hostname or ""
-        return (_LOOPBACK.get(host, host), parts.port) in self._secrets
+        return parts.scheme == "http" and _place(parts.hostname, parts.port) in self._secrets
 
     def sign_requests(self) -> None:
         """Have this process's requests to them carry the secret, by the libraries that are imported
