@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import sys
 
+from tests.cluster import suite
 from tests.cluster.errors import TestClusterError
 from tests.cluster.images import ours
 from tests.cluster.installation import Installation
@@ -21,6 +22,8 @@ def main() -> int:
     """The command; 1 with one sentence if it could not be done."""
     arguments = _parser().parse_args()
     cluster = Installation(Layout())
+    if arguments.command == "test":
+        return suite.run(cluster)
     if arguments.command != "images" and (reason := lacks()) is not None:
         print(reason)
         return 1
@@ -49,6 +52,7 @@ def _parser() -> argparse.ArgumentParser:
     up.add_argument("--nodes", type=int, default=2)
     up.add_argument("--fake-nodes", type=int, default=0)
     commands.add_parser("images", help="write the images of this tree; needs neither root nor Go")
+    commands.add_parser("test", help="run the tests that need a cluster, on one made for them")
     commands.add_parser("down", help="take it down")
     for fault in _FAULTS:
         parts = "NODE, apiserver, controllers, scheduler, etcd"

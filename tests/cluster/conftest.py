@@ -1,9 +1,11 @@
-"""The cluster that the suite runs on, if one has been made."""
+"""The cluster that the suite runs on: the one that `KUBECONFIG` leads to, or our own."""
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -13,17 +15,27 @@ from tests.cluster.layout import Layout
 
 
 @pytest.fixture(scope="session")
-def cluster() -> Installation:
-    """Two real nodes at least."""
-    layout = Layout()
-    if not layout.kubeconfig.exists():
+def kubeconfig() -> Path:
+    """How the cluster is asked."""
+    own = Layout().kubeconfig
+    given = Path(os.environ.get("KUBECONFIG") or own)
+    if not given.exists():
         pytest.skip("there is no cluster; run `make cluster-up`")
+    return given
+
+
+@pytest.fixture(scope="session")
+def cluster(kubeconfig: Path) -> Installation:
+    """Our own, with two real nodes at least: what tests take down and up again."""
+    layout = Layout()
+    if kubeconfig != layout.kubeconfig:
+        pytest.skip("the cluster of KUBECONFIG is not ours to break")
     return Installation(layout)
 
 
 @pytest.fixture
-def kubectl(cluster: Installation) -> Kubectl:
-    return Kubectl(cluster.layout)
+def kubectl(kubeconfig: Path) -> Kubectl:
+    return Kubectl(Layout(), kubeconfig)
 
 
 @pytest.fixture

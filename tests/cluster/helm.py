@@ -22,14 +22,15 @@ KUBERNETES = f"--kube-version={KUBERNETES_VERSION}"
 
 @dataclass(frozen=True, slots=True)
 class Helm:
-    """As the admin."""
+    """As the admin of the cluster that a kubeconfig leads to."""
 
     layout: Layout
+    kubeconfig: Path
 
     def __call__(self, *arguments: str) -> str:
         """What the command printed; TestClusterError with its words if it fails."""
-        program = str(self.layout.binaries / "helm")
-        command = [program, f"--kubeconfig={self.layout.kubeconfig}", *arguments]
+        program = self.layout.program("helm")
+        command = [program, f"--kubeconfig={self.kubeconfig}", *arguments]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise TestClusterError(f"helm {arguments[0]}: {(done.stderr + done.stdout).strip()}")

@@ -6,6 +6,7 @@ import json
 import subprocess
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from tests.cluster.errors import TestClusterError
@@ -16,9 +17,10 @@ _ASK_EVERY_S = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Kubectl:
-    """As the admin."""
+    """As the admin of the cluster, or as another kubeconfig says."""
 
     layout: Layout
+    kubeconfig: Path | None = None
 
     def __call__(self, *arguments: str, given: str | None = None) -> str:
         """What the command printed; TestClusterError with its words if it fails."""
@@ -43,7 +45,8 @@ class Kubectl:
     def _run(
         self, arguments: tuple[str, ...], given: str | None
     ) -> subprocess.CompletedProcess[str]:
-        command = [str(self.layout.binaries / "kubectl"), f"--kubeconfig={self.layout.kubeconfig}"]
+        kubeconfig = self.kubeconfig or self.layout.kubeconfig
+        command = [self.layout.program("kubectl"), f"--kubeconfig={kubeconfig}"]
         return subprocess.run(
             [*command, *arguments], input=given, capture_output=True, text=True, check=False
         )

@@ -35,6 +35,11 @@ class Layout:
         """The admin's."""
         return self.home / "kubeconfig"
 
+    def program(self, name: str) -> str:
+        """One of what was built, or else of the machine's."""
+        built = self.binaries / name
+        return str(built) if built.exists() else name
+
     @property
     def audit_log(self) -> Path:
         """Every request to the API server, a JSON object a line."""

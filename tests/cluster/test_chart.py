@@ -14,8 +14,8 @@ import yaml
 
 from tests.cluster.errors import TestClusterError
 from tests.cluster.helm import CHART, KUBERNETES, VALUES, Helm
-from tests.cluster.installation import Installation
 from tests.cluster.kubectl import Kubectl
+from tests.cluster.layout import Layout
 
 pytestmark = pytest.mark.cluster
 PRIVILEGED, RESTRICTED = "privileged", "restricted"
@@ -42,8 +42,8 @@ KINDS: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture
-def helm(cluster: Installation) -> Helm:
-    return Helm(cluster.layout)
+def helm(kubeconfig: Path) -> Helm:
+    return Helm(Layout(), kubeconfig)
 
 
 @pytest.fixture

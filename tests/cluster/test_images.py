@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from tests.cluster.images.debian import USER
@@ -10,6 +12,8 @@ from tests.cluster.installation import Installation
 from tests.cluster.kubectl import Kubectl
 
 pytestmark = pytest.mark.cluster
+_GIVEN = {"hotplate": "HOTPLATE_IMAGE", "hotplate-runtime": "HOTPLATE_RUNTIME_IMAGE"}
+"""Where a cluster of somebody else's pulls them from."""
 _ENDED = "--for=jsonpath={.status.phase}=Succeeded"
 _ALL_MODULES = """\
 import importlib, pkgutil, sys
@@ -26,8 +30,8 @@ def printed_by(kubectl: Kubectl, namespace: str, image: str, *command: str) -> s
     kubectl("label", "namespace", namespace, "pod-security.kubernetes.io/enforce=restricted")
     container = {
         "name": "own",
-        "image": reference(image),
-        "imagePullPolicy": "Never",
+        "image": os.environ.get(_GIVEN[image]) or reference(image),
+        "imagePullPolicy": "IfNotPresent",
         "command": list(command),
         "securityContext": {
             "allowPrivilegeEscalation": False,

@@ -17,7 +17,8 @@ pytestmark = pytest.mark.cluster
 
 
 @pytest.fixture
-def echoes(kubectl: Kubectl, namespace: str) -> Echoes:
+def echoes(cluster: Installation, kubectl: Kubectl, namespace: str) -> Echoes:
+    """Their image is on the nodes of our own cluster alone."""
     return Echoes(kubectl, namespace)
 
 

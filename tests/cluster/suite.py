@@ -1,0 +1,61 @@
+"""`make test-kubernetes`: the tests that need a cluster, on one that is there or made for them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+
+from tests.cluster.errors import CannotRunHere, TestClusterError
+from tests.cluster.installation import Installation
+from tests.cluster.layout import REPOSITORY
+from tests.cluster.machine import lacks
+
+_NODES = 2
+_IMAGES = ("HOTPLATE_IMAGE", "HOTPLATE_RUNTIME_IMAGE")
+
+
+def run(cluster: Installation) -> int:
+    """The suite's exit status; 0 with one sentence where there can be no cluster."""
+    if given := os.environ.get("KUBECONFIG"):
+        if (reason := _cannot_use(cluster, given)) is not None:
+            print(reason)
+            return 0
+        return _pytest()
+    if (reason := lacks()) is not None:
+        print(reason)
+        return 0
+    was_there = cluster.layout.kubeconfig.exists()
+    try:
+        for step in cluster.up(_NODES, 0):
+            print(step, file=sys.stderr, flush=True)
+        return _pytest()
+    except TestClusterError as error:
+        print(error)
+        return 0 if isinstance(error, CannotRunHere) else 1
+    finally:
+        if not was_there:
+            cluster.down()
+
+
+def _cannot_use(cluster: Installation, kubeconfig: str) -> str | None:
+    """Why the cluster of a kubeconfig cannot be tested on from here."""
+    if kubeconfig == str(cluster.layout.kubeconfig):
+        return None
+    for program in ("kubectl", "helm"):
+        if shutil.which(cluster.layout.program(program)) is None:
+            return (
+                f"The cluster of KUBECONFIG is asked by {program}, which is not here; install it."
+            )
+    missing = [name for name in _IMAGES if not os.environ.get(name)]
+    if missing:
+        names = " and ".join(missing)
+        return f"The cluster of KUBECONFIG pulls images of this tree: push them and set {names}."
+    return None
+
+
+def _pytest() -> int:
+    flags = ["-q", "-rfEs", "-m", "cluster", "tests/cluster"]
+    command = [sys.executable, "-m", "pytest", *flags]
+    return subprocess.run(command, cwd=REPOSITORY, check=False).returncode
