@@ -12,8 +12,8 @@ from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any, Protocol
 
-from hotplate.deploy.phases import Phase
-from hotplate.deploy.runtime import Command, Recorder, Warm
+from hotplate.deploy.local.runtime import Command, Warm
+from hotplate.deploy.phases import Phase, Recorder
 from hotplate.deploy.workload import Resources, Workload, WorkloadKey
 from hotplate.machine.unix_address import short_path, unix_path
 from hotplate.serving.replica.inherited import for_replica

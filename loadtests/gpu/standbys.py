@@ -12,10 +12,10 @@ from typing import Any
 
 from hotplate.deploy.local.host import ProcessHost
 from hotplate.deploy.local.records import Records
+from hotplate.deploy.local.runtime import Command
 from hotplate.deploy.local.standby.process import StandbyProcess
 from hotplate.deploy.local.standby.warm_process import gpu_variables
 from hotplate.deploy.process.detached import Process
-from hotplate.deploy.runtime import Command
 from hotplate.deploy.sandbox.cgroups import Cgroups
 from hotplate.deploy.sandbox.isolation import Isolation
 from hotplate.deploy.sandbox.process_scope import REPLICA_DIR

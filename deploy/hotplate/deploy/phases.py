@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import Protocol
 
 ONCE = ("instance", "environment")
 """Phases that the next cold start will not have: waiting for room, and building what is there from
@@ -31,6 +32,18 @@ class Phase:
 def unix_now() -> float:
     """Wall time in Unix seconds: phases are compared between processes and shown to people."""
     return datetime.now(UTC).timestamp()
+
+
+class Recorder(Protocol):
+    """Notes the phases of one cold start: environment and weights are of whoever makes the bento
+    ready to run."""
+
+    def begin(self, phase: str) -> None: ...
+
+    def end(self, phase: str) -> None: ...
+
+    def building(self, log: str) -> None:
+        """Its environment is being built, with its output in the file `log`; "" = no longer."""
 
 
 class PhaseLog:

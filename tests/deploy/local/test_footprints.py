@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from hotplate.deploy.local.footprints import FRESH_S, SERVICES_KEPT, Footprints, MemoryReading
+from hotplate.deploy.local.runtime import Warm
 from hotplate.deploy.process.memory import Memory
-from hotplate.deploy.runtime import Warm
 from hotplate.deploy.workload import WorkloadKey
 
 MIB = 1 << 20

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from hotplate.deploy.builds import BuildCommand
 from hotplate.deploy.process.procfs import runs
-from hotplate.deploy.runtime import BuildCommand
 from hotplate.deploy.sandbox.builds import Builds
 from hotplate.deploy.sandbox.cgroups import Cgroups
 from hotplate.deploy.sandbox.isolation import Isolation

@@ -13,7 +13,7 @@ import yaml
 from hotplate.cache.errors import CacheError, NoSpace, UnknownManifest
 from hotplate.cache.origins.hubs import Hubs
 from hotplate.deploy.errors import PrepareFailed
-from hotplate.deploy.runtime import Command
+from hotplate.deploy.local.runtime import Command
 from hotplate.deploy.workload import Workload
 from hotplate.serving.replica.bento import read_bento
 from hotplate.serving.replica.errors import (

@@ -14,10 +14,10 @@ from typing import Any
 from hotplate.deploy.local.machine import Gpu, Machine
 from hotplate.deploy.local.memory_watch import MemoryWatchSettings
 from hotplate.deploy.local.probing import ProbeSettings
+from hotplate.deploy.local.runtime import Command, Warm
 from hotplate.deploy.local.settings import LocalSettings
-from hotplate.deploy.phases import Phase
+from hotplate.deploy.phases import Phase, Recorder
 from hotplate.deploy.process.backoff import BackoffSettings
-from hotplate.deploy.runtime import Command, Recorder, Warm
 from hotplate.deploy.workload import Workload, WorkloadKey
 
 NEEDED = (sys.prefix, os.path.realpath(sys.base_prefix), str(Path(__file__).parents[3]))

@@ -20,7 +20,7 @@ import yaml
 from hotplate.cache.client import TreeInfo
 from hotplate.cache.errors import CacheError
 from hotplate.cache.origins.hubs import Hubs
-from hotplate.deploy.runtime import Command
+from hotplate.deploy.local.runtime import Command
 from hotplate.deploy.sandbox.builds import Builds
 from hotplate.deploy.sandbox.cgroups import Cgroups
 from hotplate.deploy.sandbox.isolation import Isolation

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from hotplate.deploy.runtime import Command, Warm
+from hotplate.deploy.local.runtime import Command, Warm
 from tests.support.patience import PATIENCE_S
 
 

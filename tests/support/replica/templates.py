@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from hotplate.deploy.runtime import Command, Warm
+from hotplate.deploy.local.runtime import Command, Warm
 from tests.support.patience import PATIENCE_S
 from tests.support.replica.standbys import begun
 

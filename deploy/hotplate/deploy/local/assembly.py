@@ -14,8 +14,8 @@ from hotplate.deploy.engine import Engine, Supply
 from hotplate.deploy.local.engine import LocalEngine
 from hotplate.deploy.local.host import host_in
 from hotplate.deploy.local.machine import Machine, arena_bytes, detect
+from hotplate.deploy.local.runtime import Runtime
 from hotplate.deploy.local.settings import LocalSettings
-from hotplate.deploy.runtime import Runtime
 from hotplate.deploy.sandbox.builds import Builds
 from hotplate.deploy.sandbox.cgroups import Cgroups
 from hotplate.deploy.sandbox.isolation import Isolation

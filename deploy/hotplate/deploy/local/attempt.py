@@ -17,6 +17,7 @@ from hotplate.deploy.local.footprints import MemoryReading
 from hotplate.deploy.local.host import ProcessHost
 from hotplate.deploy.local.probing import Probe, asking
 from hotplate.deploy.local.records import Record
+from hotplate.deploy.local.runtime import Command, Runtime, Warm
 from hotplate.deploy.local.settings import LocalSettings
 from hotplate.deploy.local.standby.pool import name_of
 from hotplate.deploy.local.standby.pools import StandbyPools
@@ -26,7 +27,6 @@ from hotplate.deploy.process import logfile
 from hotplate.deploy.process.detached import Process
 from hotplate.deploy.process.exit_messages import ending
 from hotplate.deploy.process.memory import Memory
-from hotplate.deploy.runtime import Command, Runtime, Warm
 from hotplate.deploy.sandbox import resource_limits as guard
 from hotplate.deploy.sandbox.process_scope import REPLICA_DIR, ProcessScope
 from hotplate.deploy.workload import Workload

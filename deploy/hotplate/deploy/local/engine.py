@@ -34,11 +34,11 @@ from hotplate.deploy.local.memory_watch import MemoryWatch
 from hotplate.deploy.local.orphans import OrphanedProcesses, clear_away
 from hotplate.deploy.local.plan import Member, make_plan
 from hotplate.deploy.local.replica import LocalReplica, complete
+from hotplate.deploy.local.runtime import Runtime
 from hotplate.deploy.local.settings import LocalSettings
 from hotplate.deploy.local.standby.pools import StandbyPools
 from hotplate.deploy.process import logfile
 from hotplate.deploy.process.detached import Process
-from hotplate.deploy.runtime import Runtime
 from hotplate.deploy.sandbox.cgroups import end_groups
 from hotplate.deploy.workload import Resources, Workload, WorkloadKey
 from hotplate.machine import foreign_folder

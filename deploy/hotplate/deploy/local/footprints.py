@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
+from hotplate.deploy.local.runtime import Warm
 from hotplate.deploy.process.memory import Memory
-from hotplate.deploy.runtime import Warm
 from hotplate.deploy.workload import WorkloadKey
 
 SERVICES_KEPT = 1000

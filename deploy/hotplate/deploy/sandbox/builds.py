@@ -12,9 +12,9 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+from hotplate.deploy.builds import BuildCommand
 from hotplate.deploy.errors import DeployError
 from hotplate.deploy.process.detached import Process
-from hotplate.deploy.runtime import BuildCommand
 from hotplate.deploy.sandbox import resource_limits as guard
 from hotplate.deploy.sandbox.cgroups import Cgroups, end_groups
 from hotplate.deploy.sandbox.isolation import Isolation

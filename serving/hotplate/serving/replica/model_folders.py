@@ -10,7 +10,7 @@ from typing import Literal
 
 from hotplate.cache.client import TreeInfo
 from hotplate.cache.errors import CacheError, NoSpace, UnknownBlob, UnknownManifest
-from hotplate.deploy.runtime import Recorder
+from hotplate.deploy.phases import Recorder
 from hotplate.deploy.workload import Workload
 from hotplate.serving.replica.errors import FilesUnavailable
 from hotplate.serving.replica.home import add_model

@@ -23,8 +23,8 @@ from typing import Any
 from hotplate.cache.errors import CacheError
 from hotplate.cache.origins.hub_url import HubUrl
 from hotplate.cache.origins.hubs import Hubs
-from hotplate.deploy.phases import Phase
-from hotplate.deploy.runtime import Command, Recorder, Runtime, Warm
+from hotplate.deploy.local.runtime import Command, Runtime, Warm
+from hotplate.deploy.phases import Phase, Recorder
 from hotplate.deploy.workload import Workload
 from hotplate.machine import foreign_folder
 from hotplate.machine.background import thread_to_its_end

@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 
 from hotplate.autoscaler.standby.planner import StandbyPlanner
+from hotplate.deploy.local.runtime import Warm
 from hotplate.deploy.local.standby.learnt import recall, to_keep
 from hotplate.deploy.local.standby.pool import StandbyPool
-from hotplate.deploy.runtime import Warm
 
 
 def test_pools_come_back_also_from_a_file_that_knows_no_templates(tmp_path: Path) -> None:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from hotplate.deploy.local.host import ProcessHost
 from hotplate.deploy.local.records import Records
+from hotplate.deploy.local.runtime import Warm
 from hotplate.deploy.local.standby.lifecycle import StandbyLives
 from hotplate.deploy.local.standby.pool import StandbyPool
-from hotplate.deploy.runtime import Warm
 from hotplate.deploy.sandbox.cgroups import Cgroups
 from hotplate.deploy.sandbox.isolation import Isolation
 from tests.support.deploy.running import runs

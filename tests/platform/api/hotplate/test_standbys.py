@@ -20,8 +20,8 @@ from rich.console import Console
 from hotplate.autoscaler.sharing.allocation import Quota
 from hotplate.deploy.local.host import ProcessHost
 from hotplate.deploy.local.records import Records
+from hotplate.deploy.local.runtime import Command, Warm
 from hotplate.deploy.local.standby.pools import StandbyPools
-from hotplate.deploy.runtime import Command, Warm
 from hotplate.deploy.sandbox.cgroups import Cgroups
 from hotplate.deploy.sandbox.isolation import Isolation
 from hotplate.deploy.standbys import StandbyMode, StandbySettings

@@ -6,7 +6,7 @@ import asyncio
 import sys
 from pathlib import Path
 
-from hotplate.deploy.runtime import BuildCommand
+from hotplate.deploy.builds import BuildCommand
 from hotplate.machine.free_space import FreeSpace
 from hotplate.serving.replica.environments.build import Build, BuildContext
 from hotplate.serving.replica.environments.folder import EnvironmentFolder

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from hotplate.deploy.runtime import Command
+from hotplate.deploy.local.runtime import Command
 from hotplate.serving.replica.inside.early_reads import EarlyReads, read_too_early
 from hotplate.serving.replica.inside.journal import FILE_NAME, phases_in
 from hotplate.serving.replica.inside.modules import (

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from hotplate.deploy.runtime import Command, Warm
+from hotplate.deploy.local.runtime import Command, Warm
 from hotplate.serving.replica.inside.journal import FILE_NAME, phases_in
 from hotplate.serving.replica.inside.modules import BASICS, noted_modules
 from tests.support.patience import PATIENCE_S

@@ -11,8 +11,8 @@ from typing import Any
 
 from hotplate.autoscaler.errors import MemoryInvalid
 from hotplate.autoscaler.standby.planner import StandbyPlanner
+from hotplate.deploy.local.runtime import Warm
 from hotplate.deploy.local.standby.pool import StandbyPool
-from hotplate.deploy.runtime import Warm
 
 log = logging.getLogger(__name__)
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from hotplate.autoscaler.standby.planner import Stock, TypePlan
 from hotplate.autoscaler.standby.start_history import StartHistory
 from hotplate.deploy.local.placement import DEFAULT_MEMORY_BYTES
+from hotplate.deploy.local.runtime import Warm
 from hotplate.deploy.local.standby.warm_process import WarmProcess
 from hotplate.deploy.process.backoff import Backoff
-from hotplate.deploy.runtime import Warm
 from hotplate.deploy.standbys import StandbyView
 
 GPUS_BUSY = "its GPUs are a replica's"

@@ -16,12 +16,12 @@ from contextlib import suppress
 
 from hotplate.autoscaler.standby.start_history import HISTORY_S
 from hotplate.deploy.local.host import ProcessHost
+from hotplate.deploy.local.runtime import Command, Warm
 from hotplate.deploy.local.standby import learnt
 from hotplate.deploy.local.standby.lifecycle import StandbyLives
 from hotplate.deploy.local.standby.planning import StandbyPlans
 from hotplate.deploy.local.standby.pool import StandbyPool, name_of
 from hotplate.deploy.local.standby.warm_process import WarmProcess
-from hotplate.deploy.runtime import Command, Warm
 from hotplate.deploy.standbys import StandbyMode, Standbys, StandbySettings, StandbyView
 
 SAVE_S = 60.0

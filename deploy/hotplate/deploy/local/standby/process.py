@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 
 from hotplate.deploy.errors import StandbyRefused
 from hotplate.deploy.local.host import ProcessHost
+from hotplate.deploy.local.runtime import Command, Warm
 from hotplate.deploy.local.standby.channel import ANSWER_S, WarmChannel
 from hotplate.deploy.local.standby.warm_process import WarmProcess, housed, spawned
 from hotplate.deploy.process.detached import Process
-from hotplate.deploy.runtime import Command, Warm
 from hotplate.deploy.sandbox.mount_helper import MountHelper
 from hotplate.deploy.sandbox.process_scope import ProcessScope, oom_score
 from hotplate.deploy.workload import Resources

@@ -15,11 +15,11 @@ from contextlib import suppress
 
 from hotplate.deploy.errors import StandbyRefused, TemplateUnforkable
 from hotplate.deploy.local.host import ProcessHost
+from hotplate.deploy.local.runtime import Command, Warm
 from hotplate.deploy.local.standby.channel import ANSWER_S, WarmChannel, refusal
 from hotplate.deploy.local.standby.warm_process import WarmProcess, housed, spawned, view_of
 from hotplate.deploy.process.detached import Process, end_all
 from hotplate.deploy.process.procfs import stat_of
-from hotplate.deploy.runtime import Command, Warm
 from hotplate.deploy.sandbox.family import Family, NestedNamespaces
 from hotplate.deploy.sandbox.process_scope import ProcessScope, oom_score
 from hotplate.deploy.workload import Resources

@@ -16,11 +16,11 @@ from typing import Any
 
 from hotplate.deploy.errors import StandbyEnded, StandbyRefused, WarmProcessUnusable
 from hotplate.deploy.local.host import ProcessHost
+from hotplate.deploy.local.runtime import Command, Warm
 from hotplate.deploy.local.standby.channel import WarmChannel, refusal
 from hotplate.deploy.process import logfile
 from hotplate.deploy.process.detached import Process
 from hotplate.deploy.process.memory import Memory, memory_of
-from hotplate.deploy.runtime import Command, Warm
 from hotplate.deploy.sandbox.family import Family
 from hotplate.deploy.sandbox.mount_helper import MountHelper
 from hotplate.deploy.sandbox.process_scope import REPLICA_DIR, ProcessScope

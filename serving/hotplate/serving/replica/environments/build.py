@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from hotplate.cache.errors import NoSpace
-from hotplate.deploy.runtime import BuildCommand, BuildRunner, BuildStep
+from hotplate.deploy.builds import BuildCommand, BuildRunner, BuildStep
 from hotplate.machine import foreign_folder
 from hotplate.machine.background import until_done
 from hotplate.machine.free_space import FreeSpace

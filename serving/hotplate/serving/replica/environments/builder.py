@@ -22,7 +22,7 @@ from typing import Any
 from uv import find_uv_bin
 
 from hotplate.cache.errors import NoSpace
-from hotplate.deploy.runtime import BuildRunner
+from hotplate.deploy.builds import BuildRunner
 from hotplate.machine import foreign_folder
 from hotplate.machine.background import BackgroundTasks, retrieve_error
 from hotplate.machine.free_space import FreeSpace, full, is_full

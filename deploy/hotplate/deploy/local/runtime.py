@@ -1,5 +1,4 @@
-"""How a workload becomes a process: what an engine asks of a framework's runtime, and what a
-runtime asks of the sandbox that its builds run in.
+"""How a workload becomes a process of this machine: what the engine asks of a framework's runtime.
 
 `serving.replica` has BentoML's. The runtime says *what* to start (a `Command`, and the `Warm`
 process that may become it); the engine starts it, gives it its socket and its GPUs, and ends it.
@@ -9,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Protocol
 
-from hotplate.deploy.phases import Phase
+from hotplate.deploy.phases import Phase, Recorder
 from hotplate.deploy.workload import Workload
 
 
@@ -75,17 +73,6 @@ class Command:
     or a context on a GPU."""
 
 
-class Recorder(Protocol):
-    """Notes the phases of one cold start: the runtime's are environment and weights."""
-
-    def begin(self, phase: str) -> None: ...
-
-    def end(self, phase: str) -> None: ...
-
-    def building(self, log: str) -> None:
-        """Its environment is being built, with its output in the file `log`; "" = no longer."""
-
-
 class Runtime(Protocol):
     """What BentoML (or another framework) needs to become a process on this node."""
 
@@ -109,58 +96,3 @@ class Runtime(Protocol):
 
     async def self_report(self, directory: str) -> Mapping[str, Any] | None:
         """What else it has said of itself there; None if nothing."""
-
-
-@dataclass(frozen=True)
-class BuildCommand:
-    """How one program of a build is to be run."""
-
-    argv: Sequence[str]
-    env: Mapping[str, str]
-    """Exactly what it has."""
-    cwd: Path
-    log: Path
-    """Its output is appended there."""
-    own: Path
-    """Its build's alone, to read and write; `own / "tmp"` is its /tmp."""
-    stdin_json: Any = None
-    """What it reads from its standard input; None = nothing."""
-    reads: Sequence[Path] = ()
-    writes: Sequence[Path] = ()
-
-
-class BuildStep(Protocol):
-    """One program of a build with all that it has started."""
-
-    async def wait(self) -> int | None:
-        """Its exit status, negative for a signal, once nothing of it runs."""
-
-    async def end(self) -> None:
-        """Kill it; returns once nothing of it runs."""
-
-    @property
-    def used_too_much(self) -> bool:
-        """Whether it was killed for the memory that it used."""
-
-
-class BuildRunner(Protocol):
-    """Where builds of environments run, shut in."""
-
-    @property
-    def walled(self) -> bool:
-        """Whether a build sees nothing of what it is not shown."""
-
-    @property
-    def memory_bytes(self) -> int:
-        """What all that run at a time may use together."""
-
-    async def prepare(self, folder: Path) -> Path:
-        """Make a folder that builds write in, and everything below it; returns the one to use,
-        which is there then. Raises OSError."""
-
-    async def take(self, folder: Path) -> None:
-        """Make a folder that builds have written, with all that is in it, the platform's own.
-        Raises OSError."""
-
-    async def start(self, command: BuildCommand) -> BuildStep:
-        """Raises OSError where it cannot be started."""
