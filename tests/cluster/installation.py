@@ -20,6 +20,7 @@ from tests.cluster.kubectl import Kubectl
 from tests.cluster.lan import Lan
 from tests.cluster.layout import MOST_NODES, PROXY_ADDRESS, Layout
 from tests.cluster.node import Node, start_proxy
+from tests.cluster.stand_ins import StandIns
 
 _READY_WITHIN_S = 120.0
 
@@ -70,6 +71,7 @@ class Installation:
         """Ends all, and leaves no process, mount, link or control group; what was built stays."""
         for number in range(1, MOST_NODES + 1):
             Node(number, self.layout, self.daemons).remove()
+        StandIns(self.daemons).remove()
         for name in self.daemons.names():
             self.daemons.end(name, signal.SIGKILL)
         Lan(self.daemons).remove()

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
 from tests.cluster.images.debian import USER
 from tests.cluster.images.ours import NAMES, ensure, reference, version
 from tests.cluster.installation import Installation
 from tests.cluster.kubectl import Kubectl
+from tests.cluster.pods import printed_by
 
 pytestmark = pytest.mark.cluster
-_GIVEN = {"hotplate": "HOTPLATE_IMAGE", "hotplate-runtime": "HOTPLATE_RUNTIME_IMAGE"}
-"""Where a cluster of somebody else's pulls them from."""
-_ENDED = "--for=jsonpath={.status.phase}=Succeeded"
 _ALL_MODULES = """\
 import importlib, pkgutil, sys
 left_out = {"__main__", "antigravity", "idlelib", "this", "tkinter", "turtle", "turtledemo"}
@@ -23,37 +19,6 @@ for module in pkgutil.iter_modules():
     if module.name not in left_out:
         importlib.import_module(module.name)
 """
-
-
-def printed_by(kubectl: Kubectl, namespace: str, image: str, *command: str) -> str:
-    """What a container of the image prints, whose namespace refuses all but `restricted`."""
-    kubectl("label", "namespace", namespace, "pod-security.kubernetes.io/enforce=restricted")
-    container = {
-        "name": "own",
-        "image": os.environ.get(_GIVEN[image]) or reference(image),
-        "imagePullPolicy": "IfNotPresent",
-        "command": list(command),
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "capabilities": {"drop": ["ALL"]},
-            "readOnlyRootFilesystem": True,
-        },
-    }
-    pod = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": "own", "namespace": namespace},
-        "spec": {
-            "containers": [container],
-            "restartPolicy": "Never",
-            "automountServiceAccountToken": False,
-            "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
-        },
-    }
-    kubectl.wait("get", "serviceaccount", "default", f"--namespace={namespace}", timeout_s=30)
-    kubectl.apply([pod])
-    kubectl("wait", _ENDED, "pod/own", f"--namespace={namespace}", "--timeout=60s")
-    return kubectl("logs", "own", f"--namespace={namespace}")
 
 
 def test_the_product_starts_and_finds_what_it_needs_on_a_cluster(
