@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 
-from hotplate.serving.gateway.fleet.membership import rendezvous_owner
+from hotplate.serving.gateway.fleet.members import rendezvous_owner
 from loadtests.harness.child_process import BenchmarkFailed
 from loadtests.harness.network import Node, network
 from loadtests.harness.verdict import Verdict

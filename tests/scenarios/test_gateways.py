@@ -11,7 +11,7 @@ from typing import Any
 
 import aiohttp
 
-from hotplate.serving.gateway.fleet.membership import rendezvous_owner
+from hotplate.serving.gateway.fleet.members import rendezvous_owner
 from tests.support.end_to_end.platform_process import Platform
 from tests.support.end_to_end.rough_client import Bento, RoughClient
 from tests.support.gateway.gateway_processes import GatewayProcess

@@ -103,6 +103,7 @@ class Door:
     def pass_on(self, data: Iterable[bytes]) -> Answer:
         """What becomes of a replica's bytes. Raises Differs."""
         pool = self._server.dispatcher.pool(REPLICA.id)
+        assert pool is not None
         upstream, replica = Upstream(pool), Wire()
         upstream.connection_made(replica)
         pool.take_back(upstream, pool.now())

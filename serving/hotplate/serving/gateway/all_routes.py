@@ -12,10 +12,12 @@ from functools import partial
 from hotplate.machine.access.metrics_check import MetricsReaders
 from hotplate.serving.gateway.admission.accepted_tokens import AcceptedTokens
 from hotplate.serving.gateway.admission.version_routes import with_versions
+from hotplate.serving.gateway.callers.route_listener import Peers
 from hotplate.serving.gateway.fleet.backup_keeper import BackupKeeper
 from hotplate.serving.gateway.fleet.connection_backup import ConnectionBackup
 from hotplate.serving.gateway.fleet.handover import Inbox, hand_over
 from hotplate.serving.gateway.fleet.membership import Fleet
+from hotplate.serving.gateway.fleet.network import GREETING, NetworkFleet
 from hotplate.serving.gateway.internal_listener import InternalListener
 from hotplate.serving.gateway.limits import Limits
 from hotplate.serving.gateway.owner.ownership import Ownership
@@ -43,6 +45,10 @@ backed up there."""
 IDLE_S = 1.0
 """A retiring gateway closes callers' connections that are idle for this long."""
 
+PARTING_S = 5.0
+"""A gateway that others reach over the network accepts callers for this long after it has said that
+it retires: that is how long it takes until nobody is led to it any longer."""
+
 log = logging.getLogger(__name__)
 
 
@@ -56,7 +62,7 @@ class Gateway:
     def __init__(
         self,
         limits: Limits | None = None,
-        fleet: Fleet | None = None,
+        fleet: Fleet | NetworkFleet | None = None,
         access_log: AccessLog | None = None,
         on_change: Callable[[str, Change], None] = _nobody_listens,
     ) -> None:
@@ -95,6 +101,16 @@ class Gateway:
         """All that callers may be connected to."""
         return [*self.servers, *self._shared.values()]
 
+    @property
+    def ready(self) -> bool:
+        """Whether callers may be led here."""
+        return self.version > 0 and not self._stopping
+
+    @property
+    def _sharing(self) -> Peers | None:
+        """The gateways that may listen at the same addresses; None = none may."""
+        return self.fleet.look if isinstance(self.fleet, Fleet) else None
+
     def server(self, name: str) -> RouteServer | None:
         return self._servers.get(name)
 
@@ -106,19 +122,23 @@ class Gateway:
     async def join(self, operator: Callable[[], asyncio.Protocol]) -> None:
         """Joins the gateways of the fleet; they may send it operators' requests, which `operator`
         serves. Raises OSError."""
-        assert self.fleet is not None
-        self.fleet.folder.mkdir(mode=0o700, exist_ok=True)
-        self._peer_listener = PeerListener(
-            self.fleet.socket, self.fleet.proof, self.server, operator
-        )
-        await self._peer_listener.open()
-        self._inbox = Inbox(
-            self.fleet.handover_socket_of(self.fleet.id), self.fleet.proof, self._take_socket
-        )
-        self._inbox.open()
-        self.keeper = BackupKeeper(self.fleet)
-        self.keeper.open()
-        self.fleet.join()
+        fleet = self.fleet
+        assert fleet is not None
+        fleet.folder.mkdir(mode=0o700, exist_ok=True)
+        others = {"": operator}
+        self._peer_listener = PeerListener(fleet.proof, self.server, others)
+        if isinstance(fleet, NetworkFleet):
+            others[GREETING] = fleet.accepted
+            await self._peer_listener.open_to_network(fleet.listen)
+            await fleet.join()
+        else:
+            await self._peer_listener.open(fleet.socket)
+            inbox_path = fleet.handover_socket_of(fleet.id)
+            self._inbox = Inbox(inbox_path, fleet.proof, self._take_socket)
+            self._inbox.open()
+            self.keeper = BackupKeeper(fleet)
+            self.keeper.open()
+            fleet.join()
         self._looking = asyncio.create_task(self._follow_fleet())
 
     async def apply(self, table: RouteTable) -> None:
@@ -203,7 +223,7 @@ class Gateway:
                 if name in self._ownerships:
                     self._ownerships[name].end()
 
-    async def _retire(self, fleet: Fleet) -> None:
+    async def _retire(self, fleet: Fleet | NetworkFleet) -> None:
         """Hands over to other gateways what they serve too."""
         fleet.look()
         if not fleet.staying:
@@ -211,16 +231,35 @@ class Gateway:
         fleet.retire()
         inherited = [server for server in self.servers if fleet.rightful_owner(server.route.name)]
         inherited.extend(self._shared.values())
-        listening = [(s.route.name, fd) for s in inherited for fd in s.callers.listener.descriptors]
+        if isinstance(fleet, NetworkFleet):
+            await self._part_with_callers(inherited)
+        else:
+            await self._give_sockets(fleet, inherited)
+        for server in inherited:
+            server.callers.retire(IDLE_S)
+            if server.route.name not in self._shared:
+                self._ownerships[server.route.name].look()
+
+    async def _give_sockets(self, fleet: Fleet, servers: Sequence[RouteServer]) -> None:
+        """Has another gateway of this machine accept those who come."""
+        listening = [(s.route.name, fd) for s in servers for fd in s.callers.listener.descriptors]
         successor = fleet.staying[-1]
         log.info("gateway %s takes over: %d listening sockets", successor, len(listening))
         await asyncio.to_thread(
             hand_over, fleet.handover_socket_of(successor), fleet.proof, listening
         )
-        for server in inherited:
-            server.callers.retire(IDLE_S)
+
+    async def _part_with_callers(self, servers: Sequence[RouteServer]) -> None:
+        """Accepts those who have not heard yet that it retires, and has each of them come
+        elsewhere the next time."""
+        log.info("this gateway retires, and others take over")
+        for server in servers:
+            server.callers.parting = True
             if server.route.name not in self._shared:
                 self._ownerships[server.route.name].look()
+        await asyncio.sleep(PARTING_S)
+        for server in servers:
+            server.callers.parting = False
 
     async def _ended(self) -> None:
         """Waits until nothing runs and no caller is connected."""
@@ -247,7 +286,7 @@ class Gateway:
         server = self._servers.get(route.name)
         if server is None:
             fleet, changed = self.fleet, partial(self._changed, route.name)
-            peers = None if fleet is None else fleet.look
+            peers = self._sharing
             backup = None if fleet is None else ConnectionBackup(fleet, route.name)
             server = RouteServer(route, self.limits, changed, peers, self._access_log, backup)
             self._servers[route.name] = server
@@ -266,7 +305,7 @@ class Gateway:
     async def _share(self, routes: Sequence[Route], table: Sequence[Route]) -> None:
         """Has the table's routes with hosts reached where these say, and nowhere else."""
         named = {route.name: route for route in routes}
-        peers = None if self.fleet is None else self.fleet.look
+        peers = self._sharing
         for name, route in named.items():
             if name not in self._shared:
                 kind = InternalListener if name == INTERNAL else SharedListener

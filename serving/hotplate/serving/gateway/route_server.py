@@ -125,7 +125,7 @@ class RouteServer(Host):
 
     @property
     def draining(self) -> bool:
-        return self.dispatcher.closing or self.callers.retiring
+        return self.dispatcher.closing or self.callers.retiring or self.callers.parting
 
     @property
     def has_callers(self) -> bool:
@@ -258,7 +258,8 @@ class RouteServer(Host):
 
     def check_ended(self) -> None:
         """Whether it has ended may have changed."""
-        if self.draining and self.queue.idle and not self.has_callers:
+        ends = self.draining and not self.callers.parting
+        if ends and self.queue.idle and not self.has_callers:
             self._release_all()
             self._ended.set()
         if self.versions:

@@ -10,8 +10,9 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -19,11 +20,13 @@ from typing import Any, Protocol
 import uvloop
 
 from hotplate.machine import descriptors
+from hotplate.machine.address import Address
 from hotplate.serving.gateway.admin.endpoints import ANY, Admin
 from hotplate.serving.gateway.all_routes import Gateway
 from hotplate.serving.gateway.compiled import is_used
 from hotplate.serving.gateway.fleet.discovery import RENDEZVOUS, rendezvous, shared_secret
 from hotplate.serving.gateway.fleet.membership import Fleet, process_of
+from hotplate.serving.gateway.fleet.network import NetworkFleet
 from hotplate.serving.gateway.limits import Limits
 from hotplate.serving.gateway.protocol.control_planes import ControlPlanes
 from hotplate.serving.gateway.protocol.routes import Route
@@ -45,6 +48,16 @@ parser refers to its reader); the usual 700 would cost every request."""
 
 
 @dataclass(frozen=True)
+class PeerSettings:
+    """How gateways of several machines meet."""
+
+    listen: Address
+    """Where this one is reached by the others."""
+    names: tuple[Address, ...]
+    """The names all of whose addresses are gateways, and their ports."""
+
+
+@dataclass(frozen=True)
 class Linked:
     """The routes come from a control plane."""
 
@@ -57,6 +70,8 @@ class Linked:
     listens: tuple[Route, ...] = ()
     """Where callers arrive, for all deployments; empty = each has an address of its own, which the
     table names."""
+    peers: PeerSettings | None = None
+    """How it meets gateways of other machines; None = it meets those of its own."""
 
 
 @dataclass(frozen=True)
@@ -109,9 +124,7 @@ async def serve(settings: GatewaySettings, ready: Callable[[int], None]) -> None
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     reports = ReportSchedule()
-    with rendezvous(_keys(settings.source), _otherwise(settings.source)) as folder:
-        secret = _secret(settings.source, folder)
-        fleet = Fleet(folder, loop.time(), _seat(settings.source), secret)
+    with _meeting(settings.source) as fleet:
         gateway = Gateway(
             shared(settings.limits, descriptors.allow_many()),
             fleet,
@@ -123,7 +136,7 @@ async def serve(settings: GatewaySettings, ready: Callable[[int], None]) -> None
             if settings.admin:
                 replaced = partial(_replaced, settings, fleet)
                 return await admin.listen(settings.admin, in_turn=replaced)
-            return await admin.listen(named or ANY, in_turn=fleet.look)
+            return await admin.listen(named or ANY, in_turn=partial(_shares_machine, fleet))
 
         source = _source(settings.source, gateway, reports, listen)
         linked = settings.source.token if isinstance(settings.source, Linked) else ""
@@ -140,7 +153,10 @@ async def serve(settings: GatewaySettings, ready: Callable[[int], None]) -> None
         if gateway.tasks is not None:
             work.append(asyncio.create_task(gateway.tasks.run()))
         ready(port)
-        loop.add_signal_handler(signal.SIGUSR2, _start_another, settings)
+        if isinstance(fleet, Fleet):
+            loop.add_signal_handler(signal.SIGUSR2, _start_another, settings)
+        else:  # its addresses are not free for another one
+            signal.signal(signal.SIGUSR2, signal.SIG_IGN)
         for gateway_id in _replaced(settings, fleet):
             log.info("gateway %s is replaced by this one", gateway_id)
             with contextlib.suppress(ProcessLookupError):
@@ -161,6 +177,20 @@ async def serve(settings: GatewaySettings, ready: Callable[[int], None]) -> None
         if gateway.tasks is not None:
             await gateway.tasks.close()
         await admin.close()
+
+
+@contextlib.contextmanager
+def _meeting(source: Linked | Path) -> Iterator[Fleet | NetworkFleet]:
+    """The fleet; on one machine gateways join it one after the other."""
+    if isinstance(source, Linked) and source.peers is not None:
+        folder, peers = source.state_dir / "peers", source.peers
+        folder.mkdir(parents=True, exist_ok=True)
+        now = datetime.now(UTC).timestamp()
+        yield NetworkFleet(folder, now, source.token, peers.listen, peers.names)
+        return
+    with rendezvous(_keys(source), _otherwise(source)) as folder:
+        started_at = asyncio.get_running_loop().time()
+        yield Fleet(folder, started_at, _seat(source), _secret(source, folder))
 
 
 def _keys(source: Linked | Path) -> Sequence[str]:
@@ -184,8 +214,15 @@ def _seat(source: Linked | Path) -> str:
     return "" if isinstance(source, Path) else str(source.state_dir.resolve())
 
 
-def _replaced(settings: GatewaySettings, fleet: Fleet) -> Sequence[str]:
+def _shares_machine(fleet: Fleet | NetworkFleet) -> bool:
+    """Whether another gateway of this machine may have an address that is taken."""
+    return isinstance(fleet, Fleet) and bool(fleet.look())
+
+
+def _replaced(settings: GatewaySettings, fleet: Fleet | NetworkFleet) -> Sequence[str]:
     """The gateways that retire for this one."""
+    if isinstance(fleet, NetworkFleet):
+        return ()
     fleet.look()
     return fleet.staying[:1] if settings.replace else fleet.in_seat
 

@@ -53,6 +53,7 @@ class OneConnection:
 
     def exchange(self, request: list[bytes], response: list[bytes]) -> Left:
         server, pool = self._server, self._server.dispatcher.pool("r1")
+        assert pool is not None
         upstream, replica = Upstream(pool), Wire()
         upstream.connection_made(replica)
         pool.take_back(upstream, pool.now())

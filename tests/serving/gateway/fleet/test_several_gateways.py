@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from hotplate.serving.gateway.fleet.membership import Fleet, rendezvous_owner
+from hotplate.serving.gateway.fleet.members import rendezvous_owner
+from hotplate.serving.gateway.fleet.membership import Fleet
 from tests.serving.gateway.test_alone import deployment
 from tests.support.gateway.backends import Backend, Connection, Request
 from tests.support.gateway.gateway_processes import GatewayProcess

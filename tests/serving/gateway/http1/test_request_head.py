@@ -142,8 +142,8 @@ def test_another_gateway_has_said_already_for_whom_it_asks() -> None:
     fields = [HOST, (b"X-Forwarded-For", b"9.9.9.9"), (DUE, b"12.5"), (SECRET, b"s")]
     passed = head_of(*fields, peer=b"")
     assert passed.forwarded[0] == b"9.9.9.9"
-    assert (passed.due_at, passed.secret, passed.repeats) == (12.5, b"s", False)
-    assert head_of(*fields).due_at == math.inf
+    assert (passed.due_in_s, passed.secret, passed.repeats) == (12.5, b"s", False)
+    assert head_of(*fields).due_in_s == math.inf
     assert head_of(HOST, peer=b"").forwarded[0] == b""
 
 

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from hotplate.serving.gateway.all_routes import ALONE_LOOK_S, Gateway
-from hotplate.serving.gateway.fleet.membership import Fleet, file_name, rendezvous_owner
+from hotplate.serving.gateway.fleet.members import file_name, rendezvous_owner
+from hotplate.serving.gateway.fleet.membership import Fleet
 from hotplate.serving.gateway.protocol.routes import ReplicaRoute, Route, RouteTable
 from tests.support.gateway.backends import SWITCH, Backend
 from tests.support.gateway.callers import Caller
@@ -247,8 +248,8 @@ async def test_who_waits_is_due_when_it_was_whoever_owns_the_queue(pair: Pair) -
 
 async def test_nobody_but_a_gateway_says_when_an_answer_is_due(pair: Pair) -> None:
     caller = await pair.caller(0)
-    assert (await caller.ask("/x", hotplate_due="0.001")).status == 200
-    assert "hotplate-due" not in pair.backend.requests[-1].headers
+    assert (await caller.ask("/x", hotplate_due_in="0.001")).status == 200
+    assert "hotplate-due-in" not in pair.backend.requests[-1].headers
 
 
 async def test_what_another_gateway_keeps_ends_for_the_replica_when_it_ends_here(

@@ -116,8 +116,8 @@ async def test_no_stranger_passes_the_door_and_nothing_is_asked_of_a_strange_one
         return asyncio.Protocol()
 
     path = tmp_path / "a.sock"
-    listener = PeerListener(path, OURS, lambda name: None, operator)
-    await listener.open()
+    listener = PeerListener(OURS, lambda name: None, {"": operator})
+    await listener.open(path)
     for said in (b"\nGET /healthz HTTP/1.1\r\n\r\n" * 4, b"default/victim\n" * 8):
         reader, writer = await asyncio.open_unix_connection(str(path))
         writer.write(said)
@@ -126,7 +126,7 @@ async def test_no_stranger_passes_the_door_and_nothing_is_asked_of_a_strange_one
                 await reader.read()
         writer.close()
     with pytest.raises(PermissionError, match="no gateway of ours"):
-        await ask_gateway(path, THEIRS, "/healthz")
+        await ask_gateway(str(path), THEIRS, "/healthz")
     assert served == []
     listener.close()
 

@@ -16,10 +16,11 @@ from hotplate.serving.gateway import compiled
 
 if TYPE_CHECKING:
     from hotplate.serving.gateway.protocol.routes import Route
-    from hotplate.serving.gateway.server import Linked
+    from hotplate.serving.gateway.server import Linked, PeerSettings
 
 log = logging.getLogger("hotplate.gateway")
 
+PEERS = ("--listen-peers", "--peers-from")
 LISTENS = ("--listen", "--listen-tls", "--listen-internal")
 
 
@@ -40,6 +41,12 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tls-key", help="PEM file (by default in the certificate's)")
     parser.add_argument(
         "--listen-internal", help="HOST:PORT where services of one deployment call each other"
+    )
+    parser.add_argument(
+        "--listen-peers", help="HOST:PORT where gateways of other machines reach this one"
+    )
+    parser.add_argument(
+        "--peers-from", help="NAME[:PORT],… whose addresses are gateways (port: this one's)"
     )
     parser.add_argument(
         "--admin", default="", help="HOST:PORT for health and metrics (the file's, or any free)"
@@ -107,7 +114,7 @@ def _source(arguments: argparse.Namespace) -> tuple[Linked | Path, str]:
     given = [flag for flag, value in link.items() if value is not None]
     if arguments.routes is not None:
         token = secret_flags.read(arguments.token_file) if arguments.token_file else ""
-        given += [flag for flag in LISTENS if _value(arguments, flag) is not None]
+        given += [flag for flag in (*LISTENS, *PEERS) if _value(arguments, flag) is not None]
         if given := [flag for flag in given if flag != "--token-file"]:
             raise BadSetting(
                 f"{', '.join(given)} cannot be used with --routes: give one or the other"
@@ -117,12 +124,36 @@ def _source(arguments: argparse.Namespace) -> tuple[Linked | Path, str]:
         missing = ", ".join(flag for flag in link if flag not in given)
         raise BadSetting(f"{missing} is missing: give --routes FILE, or {', '.join(link)}")
     token = secret_flags.read(arguments.token_file)
-    return Linked(arguments.control_plane, token, Path(arguments.state), listens), token
+    peers = _peers(arguments)
+    return Linked(arguments.control_plane, token, Path(arguments.state), listens, peers), token
 
 
 def _value(arguments: argparse.Namespace, flag: str) -> str | None:
     value: str | None = getattr(arguments, flag.removeprefix("--").replace("-", "_"))
     return value
+
+
+def _peers(arguments: argparse.Namespace) -> PeerSettings | None:
+    """How it meets gateways of other machines. Raises BadSetting."""
+    from hotplate.serving.gateway.server import PeerSettings
+
+    listen, names = (_value(arguments, flag) for flag in PEERS)
+    if listen is None and names is None:
+        return None
+    if listen is None or names is None or arguments.listen is None:
+        needed = ("--listen", *PEERS)
+        missing = ", ".join(flag for flag in needed if _value(arguments, flag) is None)
+        raise BadSetting(f"{missing} is missing: {', '.join(needed)} need each other")
+    if not flags.is_address(listen):
+        raise BadSetting(f"--listen-peers {listen} is not an address: write HOST:PORT")
+    address = Address.parse(listen)
+    found = []
+    for name in names.split(","):
+        whole = name if ":" in name else f"{name}:{address.port}"
+        if not flags.is_address(whole):
+            raise BadSetting(f"--peers-from {name} is not a name: write NAME or NAME:PORT")
+        found.append(Address.parse(whole))
+    return PeerSettings(address, tuple(found))
 
 
 def _listens(arguments: argparse.Namespace) -> tuple[Route, ...]:

@@ -63,6 +63,7 @@ class Admin:
     def _app(self, *checks: Middleware) -> web.Application:
         app = web.Application(middlewares=checks)
         app.router.add_get("/healthz", self._healthz)
+        app.router.add_get("/readyz", self._readyz)
         app.router.add_get(PATH, self._metrics)
         app.router.add_get("/deployments/{name:.+}/queue", self._queue)
         return app
@@ -126,7 +127,7 @@ class Admin:
 
     async def _authorize(self, handler: Handler, request: web.Request) -> web.StreamResponse:
         """Checks the token. Without it only the health is shown, and nothing else."""
-        if request.path == PATH or self._check.admits(request):
+        if request.path in (PATH, "/readyz") or self._check.admits(request):
             return await handler(request)
         if request.path == "/healthz":
             return web.json_response({"status": "ok"})
@@ -145,6 +146,12 @@ class Admin:
                 "errors": {s.route.name: s.error for s in self._gateway.servers if s.error},
             }
         )
+
+    async def _readyz(self, request: web.Request) -> web.Response:
+        """Whether callers may be led here; it shows nothing else, and needs no token."""
+        ready = self._gateway.ready
+        status = {"status": "ok" if ready else "no routes yet, or about to end"}
+        return web.json_response(status, status=200 if ready else 503)
 
     def _fleet(self) -> dict[str, Any]:
         fleet = self._gateway.fleet
@@ -169,7 +176,7 @@ class Admin:
             with suppress(OSError, ValueError):
                 path = f"/deployments/{quote(name)}/queue"
                 return web.json_response(
-                    await ask_gateway(fleet.socket_of(owner), fleet.proof, path)
+                    await ask_gateway(fleet.address_of(owner), fleet.proof, path)
                 )
         now = asyncio.get_running_loop().time()
         return web.json_response(

@@ -31,6 +31,8 @@ class CallerConnections:
         )
         self.retiring = False
         """No new caller is accepted, and the next response to each is the last one."""
+        self.parting = False
+        """The same, but new callers are accepted for a while."""
         self._host = host
         self._dispatcher = dispatcher
         self._ended = ended

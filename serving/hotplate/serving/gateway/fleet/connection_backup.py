@@ -13,7 +13,7 @@ import json
 import logging
 import socket
 
-from hotplate.serving.gateway.fleet.membership import Fleet, file_name
+from hotplate.serving.gateway.fleet.members import FleetMembers, file_name
 from hotplate.serving.gateway.sockets.packets import PACKET_BYTES
 from hotplate.serving.gateway.sockets.proof import ConnectingSide, Proof, check_user
 
@@ -25,7 +25,7 @@ OPENED, CLOSED, FAREWELL = b"+", b"-", b"."
 class ConnectionBackup:
     """The connections for one deployment, backed up at the gateway that would own it next."""
 
-    def __init__(self, fleet: Fleet, deployment: str) -> None:
+    def __init__(self, fleet: FleetMembers, deployment: str) -> None:
         self._fleet = fleet
         self._deployment = deployment
         self._next_owner = ""

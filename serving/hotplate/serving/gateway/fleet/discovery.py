@@ -24,7 +24,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from shutil import rmtree
 
-from hotplate.serving.gateway.fleet.membership import MEMBER, file_name, is_held
+from hotplate.serving.gateway.fleet.members import file_name
+from hotplate.serving.gateway.fleet.membership import MEMBER, is_held
 
 SETTING = "HOTPLATE_GATEWAY__MEETING"
 """The environment variable that names another folder, where the home cannot be used."""

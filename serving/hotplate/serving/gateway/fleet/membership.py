@@ -10,22 +10,24 @@ however that ends:
     <deployment>.<id>.slots locked by a gateway that owns it, or whose requests still run
 
 A deployment has one owner, which has its queue and its slots; the others pass their callers'
-requests on to it. Rendezvous hashing over the living gateways that serve the deployment decides
-which one that should be: a new gateway gets its share, and the share of one that is gone is spread
-over all others.
+requests on to it.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from hashlib import blake2b
 from pathlib import Path
 
-from hotplate.serving.gateway.protocol.version_mark import VERSION
-from hotplate.serving.gateway.sockets.proof import Proof
+from hotplate.serving.gateway.fleet.members import (
+    RETIRES,
+    FleetMembers,
+    OwnerLock,
+    file_name,
+    rendezvous_owner,
+)
 
 MEMBER = ".gateway"
 OWNER = ".owner"
@@ -33,11 +35,9 @@ SLOTS = ".slots"
 SOCKET = ".sock"
 HANDOVER = ".hand"
 BACKUP = ".keep"
-RETIRES = "retires"
-"""Stands in a gateway's file in place of what it serves."""
 
 
-class OwnerLock:
+class FileLock(OwnerLock):
     """The ownership of a deployment, until it is released or the process ends."""
 
     def __init__(self, descriptor: int) -> None:
@@ -48,37 +48,31 @@ class OwnerLock:
         os.close(self._descriptor)
 
 
-class Fleet:
+class Fleet(FleetMembers):
     """One gateway's membership among its peers. Raises OSError where the folder cannot be used."""
 
     def __init__(self, folder: Path, started_at: float, seat: str = "", secret: str = "") -> None:
         """`started_at` in seconds of the machine's monotonic clock: ids sort by age. `seat`: a
         gateway replaces an earlier one with the same seat; empty = it replaces none. `secret` is
         shared by the fleet's gateways; one with another secret does not belong to it."""
-        self.folder = folder
-        self.proof = Proof(secret)
+        super().__init__(f"{int(started_at * 1000):015d}-{os.getpid()}", folder, secret)
         self._folder_descriptor = -1
         """The open folder, by which a socket has a name that is short enough (`sun_path`)."""
         self._seat = frozenset({f"seat:{file_name(seat)}"} if seat else ())
-        self.id = f"{int(started_at * 1000):015d}-{os.getpid()}"
-        self._serving: Mapping[str, frozenset[str]] = {}
-        """The other living gateways, oldest first, and what they serve, when `look` was last
-        called."""
-        self.changes = 0
-        """How often the living gateways, or what they serve, have changed."""
-        self._own: frozenset[str] = frozenset()
         self._member = -1
         self._seen_at_ns = -1
         """When the folder had last changed as it was read; -1 = that is not certain."""
 
     @property
-    def peers(self) -> Sequence[str]:
-        """The other living gateways, oldest first."""
-        return list(self._serving)
+    def name(self) -> str:
+        return str(self.folder)
 
     @property
     def socket(self) -> Path:
         return self.socket_of(self.id)
+
+    def address_of(self, gateway: str) -> str:
+        return str(self.socket_of(gateway))
 
     def socket_of(self, gateway: str) -> Path:
         return self._short(gateway + SOCKET)
@@ -88,11 +82,6 @@ class Fleet:
 
     def backup_socket_of(self, gateway: str) -> Path:
         return self._short(gateway + BACKUP)
-
-    @property
-    def staying(self) -> Sequence[str]:
-        """The others that do not retire, oldest first."""
-        return [member for member, published in self._serving.items() if RETIRES not in published]
 
     @property
     def in_seat(self) -> Sequence[str]:
@@ -166,17 +155,7 @@ class Fleet:
         at_ns = self.folder.stat().st_mtime_ns
         return -1 if settled and at_ns >= now_ns else at_ns
 
-    def rightful_owner(self, deployment: str) -> str:
-        """The gateway that should own the deployment, of those that serve it; empty = there is
-        none."""
-        name = file_name(deployment)
-        members = [member for member, served in self._serving.items() if name in served]
-        if name in self._own:
-            members.append(self.id)
-        return rendezvous_owner(deployment, members)
-
     def next_owner(self, deployment: str) -> str:
-        """The same without this gateway."""
         name = file_name(deployment)
         members = [member for member, served in self._serving.items() if name in served]
         return rendezvous_owner(deployment, members)
@@ -195,7 +174,7 @@ class Fleet:
             return None
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, self.id.encode(), 0)
-        return OwnerLock(descriptor)
+        return FileLock(descriptor)
 
     def owner(self, deployment: str) -> str:
         """The gateway that claims the ownership, which may have ended; empty = none does."""
@@ -259,19 +238,3 @@ def is_held(path: Path) -> bool:
         return False
     finally:
         os.close(descriptor)
-
-
-def file_name(text: str) -> str:
-    """A file name of fixed length for any text."""
-    return blake2b(text.encode(), digest_size=12).hexdigest()
-
-
-def rendezvous_owner(deployment: str, gateways: Iterable[str]) -> str:
-    """The gateway that should own the deployment (rendezvous hashing); empty = there are none. A
-    version's route goes to the owner of its deployment, which chooses the version."""
-    key = deployment.partition(VERSION)[0]
-
-    def weight(gateway: str) -> bytes:
-        return blake2b(f"{gateway}\0{key}".encode(), digest_size=8).digest()
-
-    return max(gateways, key=weight, default="")

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from hotplate.serving.gateway.sockets.dialing import open_streams
-from hotplate.serving.gateway.sockets.handshake import open_proven
+from hotplate.serving.gateway.sockets.handshake import open_proven_streams
 from hotplate.serving.gateway.sockets.proof import Proof
 
 ANSWER_S = 2.0
@@ -42,12 +41,11 @@ async def ask_running(address: str) -> Handlers | None:
         return None
 
 
-async def ask_gateway(socket: Path, proof: Proof, path: str) -> Any:
+async def ask_gateway(address: str, proof: Proof, path: str) -> Any:
     """Another gateway's response to an operator's request for the path. Raises OSError or
     ValueError if there is none."""
     async with asyncio.timeout(ANSWER_S):
-        there = await open_proven(socket, proof)
-        reader, writer = await asyncio.open_unix_connection(sock=there)
+        reader, writer = await open_proven_streams(address, proof)
         writer.write(b"\n")  # for no deployment: it is for the gateway itself
         return await _ask(reader, writer, path)
 

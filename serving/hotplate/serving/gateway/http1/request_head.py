@@ -89,8 +89,9 @@ class RequestHead:
     """Whether nothing in it belongs to this one request, so that the same head may come again."""
     secret: bytes = b""
     """The secret by which a service proves its revision; empty = none."""
-    due_at: float = math.inf
-    """When its response is due, if another gateway has determined that; loop seconds."""
+    due_in_s: float = math.inf
+    """In how many seconds its response was due as it came, if another gateway has determined
+    that."""
     memo: Memo | None = field(default=None, compare=False)
     written: tuple[bytes, bytes] | None = field(default=None, compare=False)
     """The usual head for a replica: before the request's id and after it."""
@@ -207,14 +208,14 @@ def read_request(
         lines=lines,
         repeats=not (given_id or upgrade or b"traceparent" in known or DUE in known),
         secret=known.get(SECRET, b""),
-        due_at=float(known[DUE]) if DUE in known and not peer else math.inf,
+        due_in_s=float(known[DUE]) if DUE in known and not peer else math.inf,
     )
 
 
-def for_owner(head: bytes, secret: bytes, due_at: float) -> bytes:
+def for_owner(head: bytes, secret: bytes, due_in_s: float) -> bytes:
     """The head for the gateway that owns the route."""
     secret_line = b"%b: %b\r\n" % (SECRET, secret) if secret else b""
-    due_line = b"%b: %.3f\r\n" % (DUE, due_at) if due_at < math.inf else b""
+    due_line = b"%b: %.3f\r\n" % (DUE, due_in_s) if due_in_s < math.inf else b""
     return b"%b%b%b\r\n" % (head[:-2], secret_line, due_line)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 from hotplate.serving.gateway.protocol.routes import ReplicaRoute, Route
 
@@ -11,10 +10,10 @@ FOREVER_S = 366 * 86400.0
 """The owner counts the time; none is counted here."""
 
 
-def forwarded_route(route: Route, socket: Path | None) -> Route:
-    """The route for a gateway that does not own it; `socket` is the owner's. None: no gateway owns
-    it at this moment, so requests wait until one does."""
-    owner = () if socket is None else (ReplicaRoute(str(socket), str(socket)),)
+def forwarded_route(route: Route, address: str) -> Route:
+    """The route for a gateway that does not own it; `address` is the owner's. Empty: no gateway
+    owns it at this moment, so requests wait until one does."""
+    owner = (ReplicaRoute(address, address),) if address else ()
     return replace(
         route,
         replicas=owner,

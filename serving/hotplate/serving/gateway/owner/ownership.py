@@ -8,7 +8,8 @@ from dataclasses import replace
 from hotplate.serving.gateway.fleet.backup_keeper import BackupKeeper
 from hotplate.serving.gateway.fleet.connection_backup import ConnectionBackup
 from hotplate.serving.gateway.fleet.inherited_slots import InheritedSlots
-from hotplate.serving.gateway.fleet.membership import SLOTS, Fleet, OwnerLock, file_name
+from hotplate.serving.gateway.fleet.members import FleetMembers, OwnerLock, file_name
+from hotplate.serving.gateway.fleet.membership import SLOTS
 from hotplate.serving.gateway.fleet.slot_record import TakenSlots
 from hotplate.serving.gateway.owner.forwarded_route import forwarded_route
 from hotplate.serving.gateway.protocol.routes import Route
@@ -22,7 +23,7 @@ class Ownership:
 
     def __init__(
         self,
-        fleet: Fleet,
+        fleet: FleetMembers,
         server: RouteServer,
         backup: ConnectionBackup,
         keeper: BackupKeeper | None,
@@ -46,6 +47,8 @@ class Ownership:
         self._lock: OwnerLock | None = None
         self._owner = ""
         """The owner if this gateway is not; empty = there is none."""
+        self._address = ""
+        """Where requests are passed on to."""
         self._settled_at = -1
         """The fleet's `changes` as of which the right gateway owned it; -1 = that was not so."""
 
@@ -94,7 +97,10 @@ class Ownership:
 
     def _update(self) -> bool:
         """Takes or gives up the ownership if needed; returns whether that has applied the route."""
+        before, relays = self._owner, self._server.dispatcher.pool(self._address)
         changed = self._update_owner()
+        if relays is not None and before not in self._fleet.peers:
+            relays.abort()  # what was passed on comes back, unless its handler has begun
         settled = self.owner != "" and self.owner == self._fleet.rightful_owner(self._route.name)
         self._settled_at = self._fleet.changes if settled else -1
         return changed
@@ -141,9 +147,10 @@ class Ownership:
 
     def _apply(self) -> None:
         if self._lock is None:
-            socket = self._fleet.socket_of(self._owner) if self._owner else None
-            self._server.follow(forwarded_route(self._route, socket))
+            self._address = self._fleet.address_of(self._owner) if self._owner else ""
+            self._server.follow(forwarded_route(self._route, self._address))
             return
+        self._address = ""
         foreign = self._inherited.slots
         replicas = [replace(r, foreign=foreign.get(r.id, 0)) for r in self._route.replicas]
         self._server.follow(replace(self._route, replicas=tuple(replicas)))

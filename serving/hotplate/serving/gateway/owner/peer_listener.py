@@ -1,16 +1,21 @@
-"""The private listener of a gateway: takes the other gateways' requests for what it owns."""
+"""The listener of a gateway for the others: takes their requests for what it owns."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+import os
+import socket
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import cast
 
+from hotplate.machine.address import Address
 from hotplate.serving.gateway.callers.downstream import as_protocol
 from hotplate.serving.gateway.route_server import RouteServer
+from hotplate.serving.gateway.sockets.dead_peers import keep_alive
 from hotplate.serving.gateway.sockets.proof import (
+    NETWORK,
     NUMBER_BYTES,
     PROOF_BYTES,
     ListeningSide,
@@ -21,38 +26,48 @@ from hotplate.serving.gateway.sockets.proof import (
 log = logging.getLogger(__name__)
 
 NAME_BYTES = 4096
+OPENING_S = 5.0
+"""Time for the proof and the name."""
 
 
 class PeerListener:
-    """A socket in the file system, for this user only."""
+    """A socket in the file system, for this user only, or an address of the network."""
 
     def __init__(
         self,
-        path: Path,
         proof: Proof,
         server: Callable[[str], RouteServer | None],
-        operator: Callable[[], asyncio.Protocol],
+        others: Mapping[str, Callable[[], asyncio.Protocol]],
     ) -> None:
-        """`operator` makes the protocol of a connection that names no deployment."""
-        self._path = path
+        """`others` make the protocols of connections that name one of these in place of a
+        deployment."""
+        self._path: Path | None = None
         self._proof = proof
         self._server_of = server
-        self._operator = operator
+        self._others = others
         self._listener: asyncio.Server | None = None
 
-    async def open(self) -> None:
-        """Listens. Raises OSError."""
-        loop = asyncio.get_running_loop()
+    async def open(self, path: Path) -> None:
+        """Listens at a socket in the file system. Raises OSError."""
+        loop, self._path = asyncio.get_running_loop(), path
         self._listener = await loop.create_unix_server(
-            lambda: Opening(ListeningSide(self._proof, self._path.name), self._protocol),
-            str(self._path),
+            lambda: Opening(ListeningSide(self._proof, path.name), self._protocol),
+            str(path),
             backlog=1024,
         )
-        self._path.chmod(0o600)
+        os.chmod(path, 0o600)
+
+    async def open_to_network(self, address: Address) -> None:
+        """Listens at an address. Raises OSError."""
+        self._listener = await asyncio.get_running_loop().create_server(
+            lambda: Opening(ListeningSide(self._proof, NETWORK), self._protocol),
+            *address,
+            backlog=1024,
+        )
 
     def _protocol(self, name: str) -> asyncio.Protocol | None:
-        if not name:
-            return self._operator()
+        if name in self._others:
+            return self._others[name]()
         server = self._server_of(name)
         return None if server is None else as_protocol(server.callers.new(relayed=True))
 
@@ -60,7 +75,8 @@ class PeerListener:
         if self._listener is not None:
             self._listener.close()
             self._listener = None
-        self._path.unlink(missing_ok=True)
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)
 
 
 class Opening(asyncio.Protocol):
@@ -75,13 +91,22 @@ class Opening(asyncio.Protocol):
         self._protocol = protocol
         self._read = b""
         self._transport: asyncio.Transport
+        self._limit: asyncio.TimerHandle
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
+        self._limit = asyncio.get_running_loop().call_later(OPENING_S, self._transport.abort)
+        connection = transport.get_extra_info("socket")
         try:
-            check_user(transport.get_extra_info("socket"))
+            if connection.family == socket.AF_UNIX:
+                check_user(connection)
+            else:
+                keep_alive(connection)
         except OSError as error:
             self._turn_away(error)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._limit.cancel()
 
     def data_received(self, data: bytes) -> None:
         self._read += data
@@ -101,6 +126,7 @@ class Opening(asyncio.Protocol):
             log.warning("another gateway sent a request for %r, which is not served here", name)
             self._transport.close()
             return
+        self._limit.cancel()
         self._transport.set_protocol(protocol)
         protocol.connection_made(self._transport)
         if rest:

@@ -18,9 +18,9 @@ replica gets to see."""
 REPLICA = b"hotplate-replica"
 """To our worker: for which replica the request is, and how many handlers may run there at a time.
 What it does not let begin comes back (`replica/inside/patches/fence.py`)."""
-DUE = b"hotplate-due"
-"""From a gateway to the owner of a route: when the response is due, in seconds of the machine's
-monotonic clock, for a request that waited with an earlier owner."""
+DUE = b"hotplate-due-in"
+"""From a gateway to the owner of a route: in how many seconds the response is due, for a request
+that waited with an earlier owner."""
 VERSION_FIELD = b"hotplate-version"
 """Chooses in a request, and tells in a response, which version of a deployment with a canary
 answers. The request's goes on to the replica; a replica's own is dropped."""

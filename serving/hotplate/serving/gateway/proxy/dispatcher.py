@@ -124,9 +124,10 @@ class Dispatcher:
         self._pools.keep(())
         self._deadlines.cancel()
 
-    def pool(self, replica_id: str) -> ConnectionPool:
-        """The connections to a replica of the route."""
-        return self._pools.of(replica_id)
+    def pool(self, replica_id: str) -> ConnectionPool | None:
+        """The connections to a replica of the route, or to its owner's address; None = there is no
+        such one."""
+        return self._pools.find(replica_id)
 
     # The demand
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 
 from hotplate.serving.gateway.admission.gate import (
     body_too_large,
@@ -50,7 +51,9 @@ class Forwarding(Upload):
         route = self.dispatcher.route
         self.refused: GatewayError | None = why_refused(route, request) if route.internal else None
         """Why it is refused in any case, so that its body is not waited for; None = it is not."""
-        self.due_at = request.due_at
+        self.due_at = request.due_in_s
+        if self.due_at < inf:
+            self.due_at += context.loop.time()
         """When its response is due, if another gateway has determined that; infinite = this one
         does."""
         self.phase: int = UNSENT
@@ -189,7 +192,7 @@ class Forwarding(Upload):
             prefix=self.prefix,
         )
         if upstream.relays:
-            message = for_owner(message, request.secret, self.due_at)
+            message = for_owner(message, request.secret, self.due_at - self.context.loop.time())
         if request.upgrade:
             upstream.write(message)
             return

@@ -118,6 +118,9 @@ class ConnectionPool(ConnectionOwner):
         if self._next_probe is not None:
             self._next_probe.cancel()
 
+    def abort(self) -> None:
+        """Ends all connections, if it leads to another gateway, which has gone without a notice."""
+
     def refused(self, error: OSError) -> None:
         self.failed(f"it takes no connection: {str(error) or 'none in time'}")
 

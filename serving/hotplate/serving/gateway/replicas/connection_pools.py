@@ -30,6 +30,10 @@ class ConnectionPools:
     def of(self, replica_id: str) -> ConnectionPool:
         return self._pools[replica_id]
 
+    def find(self, replica_id: str) -> ConnectionPool | None:
+        """None = the route does not name it."""
+        return self._pools.get(replica_id)
+
     def follow(self, route: Route) -> None:
         """Makes a pool for each replica of the route at its address; others stay."""
         for replica in route.replicas:

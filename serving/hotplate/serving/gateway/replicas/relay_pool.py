@@ -1,4 +1,4 @@
-"""Connections between two gateways of a machine, for requests to the owner of a deployment.
+"""Connections between two gateways, for requests to the owner of a deployment.
 
 The gateway that received a request passes it on over the owner's private socket, as to a replica,
 but without a queue or slots of its own. The connection opens with a line that names the deployment;
@@ -9,7 +9,6 @@ which is passed back byte for byte. When a caller leaves, its connection ends to
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 
 from hotplate.serving.gateway.limits import Limits
@@ -17,7 +16,7 @@ from hotplate.serving.gateway.protocol.routes import ReplicaRoute
 from hotplate.serving.gateway.replicas.connection_pool import ConnectionPool
 from hotplate.serving.gateway.replicas.upstream import Upstream, as_protocol
 from hotplate.serving.gateway.sockets.dialing import Streams
-from hotplate.serving.gateway.sockets.handshake import open_proven
+from hotplate.serving.gateway.sockets.handshake import connect_proven, open_proven_streams
 from hotplate.serving.gateway.sockets.proof import Proof
 
 
@@ -36,15 +35,23 @@ class RelayPool(ConnectionPool):
         self.relays = True
         self.host_field = b"localhost"  # for callers in HTTP/1.0 that named none
         self._proof = proof
+        self._open_to_owner: set[Upstream] = set()
         self._opening = deployment.encode() + b"\n"
 
     async def _open(self) -> Upstream:
         upstream = Upstream(self)
-        owner = await open_proven(self.address, self._proof)
-        await self._loop.create_unix_connection(lambda: as_protocol(upstream), sock=owner)
+        await connect_proven(lambda: as_protocol(upstream), self.address, self._proof)
         upstream.write(self._opening)
+        self._open_to_owner.add(upstream)
         return upstream
 
+    def connection_ended(self, upstream: Upstream) -> None:
+        self._open_to_owner.discard(upstream)
+        super().connection_ended(upstream)
+
+    def abort(self) -> None:
+        for upstream in list(self._open_to_owner):
+            upstream.abort()
+
     async def _dial(self) -> Streams:
-        owner = await open_proven(self.address, self._proof)
-        return await asyncio.open_unix_connection(sock=owner)
+        return await open_proven_streams(self.address, self._proof)

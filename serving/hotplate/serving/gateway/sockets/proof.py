@@ -17,6 +17,8 @@ from hashlib import sha256
 
 NUMBER_BYTES = 32
 PROOF_BYTES = 32
+NETWORK = "peers"
+"""The name of every socket at which gateways of other machines are met."""
 _ASKS, _LISTENS, _SAYS = b"asks", b"listens", b"says"
 
 

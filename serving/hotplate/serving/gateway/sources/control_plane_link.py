@@ -58,7 +58,7 @@ class ControlPlaneLink:
         self._headers = {"Authorization": f"Bearer {token}"}
         if gateway.fleet is not None:
             self._headers[GATEWAY_FIELD] = gateway.fleet.id
-            self._headers[FLEET_FIELD] = str(gateway.fleet.folder)
+            self._headers[FLEET_FIELD] = gateway.fleet.name
         self._reports = reports
         self._listens = listens
         self._next: RouteTable | None = None
