@@ -3,6 +3,8 @@
 ├── PrepareFailed     environment, bento or models could not be made ready
 ├── SpawnFailed       the operating system would not start a process
 ├── StandbyRefused    a warm process did not become a replica; start one anew
+├── ClusterRefused    a cluster's API server has refused a request
+├── ClusterUnreachable  a cluster's API server does not answer
 └── BadQuantity       a CPU, memory or GPU amount that cannot be read
 """
 
@@ -75,6 +77,24 @@ class WarmProcessUnusable(DeployError):
     message says how it differs."""
 
     code = "warm_process_unusable"
+
+
+class ClusterRefused(DeployError):
+    """A cluster's API server has refused a request; the message is its own sentence, `status` that
+    of the answer: 403 not allowed or beyond a quota, 409 changed meanwhile, 410 too old, 422 not
+    valid."""
+
+    code = "cluster_refused"
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class ClusterUnreachable(DeployError):
+    """A cluster's API server does not answer, or breaks off; the message says how."""
+
+    code = "cluster_unreachable"
 
 
 class BadQuantity(DeployError):

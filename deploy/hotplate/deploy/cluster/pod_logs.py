@@ -1,0 +1,53 @@
+"""Logs of pods: of one that is there from the cluster, of one that has gone what was kept of it."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable
+
+from hotplate.deploy.cluster.api import ClusterApi
+from hotplate.deploy.cluster.kinds import POD, Ref, ref_of
+from hotplate.deploy.cluster.objects import Manifest
+from hotplate.deploy.cluster.pods import is_ending, is_over
+from hotplate.deploy.cluster.settings import ClusterSettings
+from hotplate.deploy.errors import DeployError, UnknownReplica
+from hotplate.machine.background import BackgroundTasks
+
+
+class PodLogs:
+    """The last lines of each pod, kept from when it begins to end: a cluster drops them with it."""
+
+    def __init__(self, api: ClusterApi, settings: ClusterSettings) -> None:
+        self._api, self._settings = api, settings
+        self._kept: OrderedDict[str, list[str]] = OrderedDict()
+        self._tasks = BackgroundTasks()
+
+    def follow(self, pods: Iterable[Manifest]) -> None:
+        """Begin to keep what those print that are ending."""
+        for pod in pods:
+            name = pod["metadata"]["name"]
+            if (is_ending(pod) or is_over(pod)) and name not in self._kept:
+                self._kept[name] = []
+                while len(self._kept) > self._settings.logs_kept:
+                    self._kept.popitem(last=False)
+                self._tasks.start(self._keep(ref_of(pod, POD.name), self._kept[name]))
+
+    async def tail(self, replica: str, pod: Ref | None, lines: int) -> list[str]:
+        """The last lines; `pod` is None where it has gone. Raises `UnknownReplica` and what the
+        cluster does."""
+        if pod is not None:
+            return await self._api.logs(pod, lines)
+        if replica not in self._kept:
+            raise UnknownReplica(f"There is no replica {replica!r} now, nor was there lately.")
+        return self._kept[replica][-lines:]
+
+    async def close(self) -> None:
+        await self._tasks.cancel()
+
+    async def _keep(self, pod: Ref, kept: list[str]) -> None:
+        try:
+            async for line in self._api.follow(pod, self._settings.log_lines):
+                kept.append(line)
+                del kept[: -self._settings.log_lines]
+        except DeployError:
+            return  # it went before we could ask, or has printed nothing that can be read
