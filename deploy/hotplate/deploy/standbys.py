@@ -127,3 +127,30 @@ class Standbys(Protocol):
 
     def views(self) -> Sequence[StandbyView]:
         """What there is of each pool that is in use, and why."""
+
+
+class NoStandbys(Standbys):
+    """Of an engine that keeps none, whatever is set."""
+
+    def __init__(self, settings: StandbySettings | None = None) -> None:
+        self._settings = settings or StandbySettings(StandbyMode.OFF)
+
+    @property
+    def settings(self) -> StandbySettings:
+        return self._settings
+
+    @property
+    def memory_bytes(self) -> int:
+        return 0
+
+    def set(self, settings: StandbySettings) -> None:
+        self._settings = settings
+
+    def allow(self, allowances: Mapping[str, int]) -> None:
+        pass
+
+    def forget(self, owners: Collection[str]) -> None:
+        pass
+
+    def views(self) -> Sequence[StandbyView]:
+        return ()

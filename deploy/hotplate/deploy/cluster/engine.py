@@ -38,7 +38,8 @@ from hotplate.deploy.cluster.tenants import Tenants
 from hotplate.deploy.cluster.writing import Writer
 from hotplate.deploy.engine import Engine, Node, Replica
 from hotplate.deploy.errors import ClusterRefused, DeployError, PrepareFailed, UnknownReplica
-from hotplate.deploy.workload import Workload, WorkloadKey
+from hotplate.deploy.standbys import NoStandbys, Standbys
+from hotplate.deploy.workload import Resources, Workload, WorkloadKey
 from hotplate.machine.background import BackgroundTasks
 
 TOGETHER_S = 0.02
@@ -83,6 +84,7 @@ class KubernetesEngine(Engine):
         self._tenants = Tenants(api, self._settings.release, self._changed)
         self._writer = Writer(api, self._settings)
         self._logs = PodLogs(api, self._settings)
+        self.standbys: Standbys = NoStandbys()
         self._tasks = BackgroundTasks()
 
     async def start(self) -> None:
@@ -124,6 +126,9 @@ class KubernetesEngine(Engine):
 
     def capacity(self) -> Mapping[str, Node]:
         return nodes(self._nodes.objects.values(), self._tenants.of_kind(POD.name))
+
+    def bounds(self) -> Resources | None:
+        return self._settings.bounds
 
     def footprint_bytes(self, key: WorkloadKey) -> int:
         return 0

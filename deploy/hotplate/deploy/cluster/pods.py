@@ -224,4 +224,4 @@ def _node(node: Manifest, taken: Resources) -> Node:
     given = (node.get("status") or {}).get("allocatable") or {}
     there = cpus(given.get("cpu", 0))
     in_all = Resources(there, size_bytes(given.get("memory")), cpus(given.get(GPU, 0)))
-    return Node(in_all, taken, there)
+    return Node(in_all, taken, there, node["metadata"].get("labels") or {})
