@@ -233,11 +233,14 @@ OURS = {
     "serving/replica/runtime.py": Ours(
         "a replica's folder before anything runs in it, and one beside it; the agent's trees",
         {
+            "BentoRuntime._all_else": "shutil.rmtree",
             "BentoRuntime._command": ".is_dir",
-            "BentoRuntime._environment": "shutil.rmtree",
-            "_make_folders": ".mkdir",
             "_reads": ".exists",
         },
+    ),
+    "serving/replica/own_files.py": Ours(
+        "a replica's folder before anything runs in it",
+        {"OwnFiles._variables": ".is_dir", "OwnFiles.make": ".mkdir"},
     ),
     "serving/replica/environments/registry.py": Ours(
         "an environment that was built, when nothing of the build runs any more",

@@ -1,4 +1,4 @@
-"""The model folders of a replica: linked as soon as all but the weights are there."""
+"""The models of a replica: there as soon as all but their weights are."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from typing import Literal
 from hotplate.cache.client import TreeInfo
 from hotplate.cache.errors import CacheError, NoSpace, UnknownBlob, UnknownManifest
 from hotplate.deploy.phases import Recorder
-from hotplate.deploy.workload import Workload
+from hotplate.deploy.workload import Model, Workload
 from hotplate.serving.replica.errors import FilesUnavailable
-from hotplate.serving.replica.home import add_model
 from hotplate.serving.replica.node_agent import NodeAgent
 
 AGENT_SOCKET = "agent.sock"
@@ -25,6 +24,8 @@ others."""
 class Models:
     """The models of one replica."""
 
+    trees: tuple[tuple[Model, str], ...] = ()
+    """Each with the folder of its files."""
     reads: tuple[str, ...] = ()
     """Where their files are, and where links lead while files still arrive."""
     absent: tuple[str, ...] = ()
@@ -44,17 +45,16 @@ class ModelFolders:
             task.cancel()
         await asyncio.gather(*self._arriving, return_exceptions=True)
 
-    async def link(self, workload: Workload, home: Path, recorder: Recorder) -> Models:
-        """Give the replica a model store below `home`. Raises FilesUnavailable."""
+    async def bring(self, workload: Workload, socket: Path, recorder: Recorder) -> Models:
+        """Have their files on this node, with a door to them at `socket`. Raises
+        FilesUnavailable."""
         if not workload.models:
             return Models()
         recorder.begin("weights")
         trees = await asyncio.gather(
             *(bring_tree(self._agent, model.manifest, wait="files") for model in workload.models)
         )
-        await self._admit(workload, home.parent)
-        for model, tree in zip(workload.models, trees, strict=True):
-            add_model(home, model.name, model.version, Path(tree.root))
+        await self._admit(workload, socket)
         arriving = {
             model.manifest: tree
             for model, tree in zip(workload.models, trees, strict=True)
@@ -68,15 +68,14 @@ class ModelFolders:
             recorder.end("weights")
         views = [tree.view for tree in arriving.values() if tree.view]
         return Models(
+            tuple((model, tree.root) for model, tree in zip(workload.models, trees, strict=True)),
             (*(tree.root for tree in trees), *views),
             tuple(f"{tree.root}/{path}" for tree in arriving.values() for path in tree.absent),
         )
 
-    async def _admit(self, workload: Workload, folder: Path) -> None:
+    async def _admit(self, workload: Workload, socket: Path) -> None:
         try:
-            await self._agent.admit(
-                str(folder / AGENT_SOCKET), [model.manifest for model in workload.models]
-            )
+            await self._agent.admit(str(socket), [model.manifest for model in workload.models])
         except CacheError as error:
             raise FilesUnavailable(str(error), retry=True) from error
 

@@ -1,12 +1,12 @@
-"""Makes a bento a process: environment, files and weights side by side, then what to start.
+"""Makes a bento a process of this machine: what to start, and all that it needs.
 
-`prepare` brings the bento's files (`bento`), links its models while their weights still arrive
-(`model_folders`), has its environment built or found (`environments`), makes the replica's own
-copies (`home`, `compile_cache`) and adds our own files (`payload`). All of these run at the same
-time, and the first that fails ends the others. The resulting command names the program
-(`inside.worker`), its variables (`variables`) and its job, and the standby that could become this
-replica (`inside.standby`). What a process reports about itself, its phases, modules and methods, is
-read from its folder, and is trusted no further than a bento's code may be.
+`prepare` has the node make available what replicas share (`node_files`: the bento's files, models
+while their weights still arrive, the environment, our own modules) and makes what is the replica's
+own (`own_files`: its copy of the bento, its home, its variables and its job; `compile_cache`). All
+of these run at the same time, and the first that fails ends the others. The command that comes of
+it also says what the process reads, and which standby could become this replica
+(`inside.standby`). What a process reports about itself, its phases, modules and methods, is read
+from its folder, and is trusted no further than a bento's code may be.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import logging
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,26 +29,26 @@ from hotplate.deploy.workload import Workload
 from hotplate.machine import foreign_folder
 from hotplate.machine.background import thread_to_its_end
 from hotplate.machine.free_space import full, is_full
-from hotplate.serving.replica.bento import read_bento
+from hotplate.serving.replica.bento import Bento
 from hotplate.serving.replica.compile_cache import CompileCache, variables
 from hotplate.serving.replica.compile_cache import key as compiled_key
 from hotplate.serving.replica.environments.builder import Environment, EnvironmentBuilder
 from hotplate.serving.replica.errors import FilesUnavailable
-from hotplate.serving.replica.home import add_hub_model, copy_bento
+from hotplate.serving.replica.home import add_hub_model
 from hotplate.serving.replica.inherited import certificates, for_replica
 from hotplate.serving.replica.inside import journal, methods, modules
-from hotplate.serving.replica.inside.patches.readiness import ITSELF
-from hotplate.serving.replica.inside.reserved import REPLICA_UID, is_reserved, not_used
 from hotplate.serving.replica.memory_folders import memory_folder, remove_memory, sweep_memory
-from hotplate.serving.replica.model_folders import (
-    AGENT_SOCKET,
-    ModelFolders,
-    Models,
-    bring_tree,
-)
+from hotplate.serving.replica.model_folders import AGENT_SOCKET, Models
 from hotplate.serving.replica.node_agent import NodeAgent
-from hotplate.serving.replica.payload import make_payload
-from hotplate.serving.replica.ready_path import ready_path
+from hotplate.serving.replica.node_files import NodeFiles
+from hotplate.serving.replica.own_files import (
+    COMPILED,
+    HUB,
+    OwnFiles,
+    Shared,
+    Surroundings,
+    processes_of,
+)
 from hotplate.serving.replica.secret_values import (
     NoSecrets,
     SecretSet,
@@ -57,15 +57,12 @@ from hotplate.serving.replica.secret_values import (
     of_build,
     of_replica,
 )
-from hotplate.serving.replica.slots import workers
 from hotplate.serving.replica.variables import (
     COUNTS,
     DEFAULTS,
     THREAD_COUNTS,
     WALLED,
-    build_variables,
     platform_constants,
-    platform_variables,
     search_paths,
     service_variables,
     temporary_folder,
@@ -74,16 +71,8 @@ from hotplate.serving.replica.variables import (
 
 log = logging.getLogger(__name__)
 
-TEMPORARY = "tmp"
-"""The folder for temporary files in a replica's own folder."""
 METRICS = "metrics"
 """The folder of a standby's metrics until it is a replica."""
-HUB = "hub"
-"""The folder of a replica's Hugging Face cache; and the suffix of a folder beside the replica's,
-with the files of that cache, which it can only read."""
-COMPILED = "compiled"
-"""The folder for what torch and Triton compile."""
-WORKER = "hotplate.serving.replica.inside.worker"
 STANDBY = "hotplate.serving.replica.inside.standby"
 TEMPLATE = "hotplate.serving.replica.inside.template"
 
@@ -94,6 +83,17 @@ ApiAccess = Callable[[Workload, str], Mapping[str, str]]
 def no_access(workload: Workload, replica: str) -> Mapping[str, str]:
     """Every replica asks with what its own variables say."""
     return {}
+
+
+@dataclass(frozen=True)
+class _Made:
+    """All but the models."""
+
+    bento: Bento
+    env: Mapping[str, str]
+    secrets: SecretSet
+    environment: Environment
+    payload: Path
 
 
 class BentoRuntime(Runtime):
@@ -118,18 +118,15 @@ class BentoRuntime(Runtime):
         this machine's users that replicas see; None = all of them, as there is no isolation.
         `api_access` gives a replica, by its workload and id, the variables with which it asks
         BentoCloud's API for deployments that it calls by name."""
-        self._hubs = hubs or Hubs()
         self._secrets = secrets or NoSecrets()
         self._api_access = api_access
         self._compiled = compiled
         self._visible = visible
         self._environments = environments
-        self._agent = agent
+        self._node = NodeFiles(environments, agent, payload, hubs or Hubs())
         self._trees = trees
-        self._payload_root = payload
         self._prepared: dict[str, Environment] = {}
         """Environments by the directory of the replica that has to report its imports."""
-        self._model_folders = ModelFolders(agent)
 
     async def prepare(
         self, workload: Workload, replica: str, directory: str, recorder: Recorder
@@ -137,18 +134,18 @@ class BentoRuntime(Runtime):
         """Make everything available and return what to start; weights may still be arriving.
         `directory` is the replica's own, empty. Raises `PrepareFailed`."""
         folder = Path(directory)
+        own = OwnFiles(folder)
         try:
             async with asyncio.TaskGroup() as side_by_side:
-                _make_folders(folder)
-                linking = self._model_folders.link(workload, folder / "home", recorder)
-                linked = side_by_side.create_task(linking)
-                made = await self._environment(workload, folder, recorder, side_by_side)
+                own.make()
+                models = side_by_side.create_task(self._models(workload, own, recorder))
+                made = await self._all_else(workload, own, recorder, side_by_side)
         except ExceptionGroup as failures:
             error = failures.exceptions[0]
             if isinstance(error, OSError) and is_full(error):
                 raise FilesUnavailable(full(error, folder), retry=True, no_room=True) from error
             raise error from None
-        command = self._command(workload, replica, folder, linked.result(), *made)
+        command = self._command(workload, replica, own, models.result(), made)
         access = self._api_access(workload, replica)
         if access.keys() & command.env.keys():
             return command  # whoever names another API, or a key of their own, means that
@@ -179,44 +176,42 @@ class BentoRuntime(Runtime):
 
     async def close(self) -> None:
         """Stop building and watching; replicas go on running."""
-        await self._model_folders.close()
+        await self._node.close()
         await self._environments.close()
 
-    async def _environment(
+    async def _models(self, workload: Workload, own: OwnFiles, recorder: Recorder) -> Models:
+        models = await self._node.models(workload, own.folder / AGENT_SOCKET, recorder)
+        own.link_models(models.trees)
+        return models
+
+    async def _all_else(
         self,
         workload: Workload,
-        folder: Path,
+        own: OwnFiles,
         recorder: Recorder,
         side_by_side: asyncio.TaskGroup,
-    ) -> tuple[str, Mapping[str, str], SecretSet, Environment, Path]:
+    ) -> _Made:
         """Everything but the models: the bento's files, the service's variables, what of its
         secrets are files, its environment, the payload."""
         recorder.begin("environment")
-        payload = side_by_side.create_task(asyncio.to_thread(make_payload, self._payload_root))
-        tree = await bring_tree(self._agent, workload.bento_manifest, wait="all")
-        bento = await asyncio.to_thread(read_bento, Path(tree.root), self._hubs)
+        payload = side_by_side.create_task(self._node.payload())
+        bento = await self._node.bento(workload)
         organization = workload.key.organization
         values = await self._values(workload)
         secrets, building = of_replica(organization, values), of_build(organization, values)
         env = service_variables(workload, bento.envs, secrets.env)
-        copying = asyncio.to_thread(copy_bento, bento.folder, folder / "bento")
+        copying = asyncio.to_thread(own.copy_bento, bento.folder)
         copied = side_by_side.create_task(thread_to_its_end(copying))
-        removing = asyncio.to_thread(shutil.rmtree, _hub_folder_of(folder), ignore_errors=True)
+        beside = _hub_folder_of(own)
+        removing = asyncio.to_thread(shutil.rmtree, beside, ignore_errors=True)
         await thread_to_its_end(removing)
         for model in bento.hub_models:
-            side_by_side.create_task(self._add_hub_model(model, folder))
-        environment = await self._environments.ensure(
-            workload.owned_by,
-            bento.folder,
-            bento.image,
-            build_variables(workload, bento.envs, building.env),
-            recorder.building,
-            building,
-        )
-        self._prepared[str(folder)] = environment
-        side_by_side.create_task(self._give_compiled(workload, environment, folder))
+            side_by_side.create_task(self._add_hub_model(model, own))
+        environment = await self._node.environment(workload, bento, building, recorder)
+        self._prepared[str(own.folder)] = environment
+        side_by_side.create_task(self._give_compiled(workload, environment, own))
         await copied
-        made = tree.root, env, secrets, environment, await payload
+        made = _Made(bento, env, secrets, environment, await payload)
         recorder.end("environment")
         return made
 
@@ -227,87 +222,67 @@ class BentoRuntime(Runtime):
         return await self._secrets.values(workload.key.organization, workload.secrets)
 
     async def _give_compiled(
-        self, workload: Workload, environment: Environment, folder: Path
+        self, workload: Workload, environment: Environment, own: OwnFiles
     ) -> None:
         if self._compiled is not None:
             models = [model.manifest for model in workload.models]
             owner, gpu = workload.owned_by, self._compiled.gpu
             key = compiled_key(owner, models, environment.digest, gpu)
-            await self._compiled.take(owner, key, folder / COMPILED)
+            await self._compiled.take(owner, key, own.compiled)
 
-    async def _add_hub_model(self, model: HubUrl, folder: Path) -> None:
-        """Put a hub's model where BentoML looks for it first, so that the hub may be down. If that
-        fails, BentoML downloads the model itself, with the deployment's own token."""
+    async def _add_hub_model(self, model: HubUrl, own: OwnFiles) -> None:
+        """Put a hub's model where BentoML looks for it first, so that the hub may be down."""
+        files = await self._node.hub_model(model)
+        if files is None:
+            return
         try:
-            files = await self._agent.pull_to_disk(str(model))
-            linking = asyncio.to_thread(
-                add_hub_model, folder / HUB, _hub_folder_of(folder), model, files
-            )
+            beside = _hub_folder_of(own)
+            linking = asyncio.to_thread(add_hub_model, own.hub, beside, model, files)
             await thread_to_its_end(linking)
         except (CacheError, OSError) as error:
             log.warning("%s is left to BentoML to download: %s", model, error)
 
     def _command(
-        self,
-        workload: Workload,
-        replica: str,
-        folder: Path,
-        models: Models,
-        bento: str,
-        service_env: Mapping[str, str],
-        secrets: SecretSet,
-        environment: Environment,
-        payload: Path,
+        self, workload: Workload, replica: str, own: OwnFiles, models: Models, made: _Made
     ) -> Command:
-        config = {**workload.config, **workload.config_overrides}
-        processes = workers(config, workload.resources.cpus)
-        home, python = folder / "home", environment.python
-        hub_models = [str(_hub_folder_of(folder))] if _hub_folder_of(folder).is_dir() else []
+        environment, payload = made.environment, made.payload
+        walled = self._visible is not None
         host_env = {
             **DEFAULTS,
             **for_replica(os.environ, self._visible),
-            **(WALLED if self._visible is not None else {}),
-            **thread_counts(workload.resources.cpus, processes),
+            **(WALLED if walled else {}),
+            **thread_counts(workload.resources.cpus, processes_of(workload)),
         }
-        env = {
+        below = {
             **host_env,
-            **(variables(folder / COMPILED) if self._compiled is not None else {}),
-            **(temporary_folder(folder / TEMPORARY) if self._visible is None else {}),
-            **service_env,
-            **platform_variables(workload, home, python),
-            REPLICA_UID: replica,
-            "HOTPLATE_AGENT_SOCKET": str(folder / AGENT_SOCKET),
-            "HOTPLATE_TREES": str(self._trees),
-            "HOTPLATE_MODELS": str(home / "models"),
+            **(variables(own.compiled) if self._compiled is not None else {}),
+            **({} if walled else temporary_folder(own.temporary)),
         }
-        if (folder / HUB).is_dir():
-            env.setdefault("BENTOML_HF_CACHE_DIR", str(folder / HUB))
-        env |= search_paths(env, python, payload)
-        unused = sorted(name for name in workload.env if is_reserved(name))
-        files = self._files_of(secrets, folder)
+        program = own.program(
+            workload,
+            replica,
+            Shared(
+                python=environment.python,
+                payload=payload,
+                trees=self._trees,
+                agent_socket=own.folder / AGENT_SOCKET,
+                absent=models.absent,
+            ),
+            Surroundings(below, made.env, self._files_of(made.secrets, own.folder)),
+        )
+        beside = _hub_folder_of(own)
+        hub_models = [str(beside)] if beside.is_dir() else []
+        shared = _reads(environment, payload)
         return Command(
-            argv=(str(python), "-m", WORKER),
-            env=env,
-            cwd=str(folder / "bento"),
-            job={
-                "bento": str(folder / "bento"),
-                "service": workload.key.service,
-                "entry": workload.entry,
-                "depends": dict(workload.depends),
-                "overrides": dict(workload.config_overrides),
-                "workers": processes,
-                "journal": str(folder / journal.FILE_NAME),
-                "modules": str(folder / modules.FILE_NAME),
-                "stop_grace_s": workload.stop_grace_s,
-                "absent": list(models.absent),
-                "notes": list(map(not_used, unused)),
-                **({"secrets": files} if files else {}),
-            },
-            ready_path=f"{ready_path(config)}?{ITSELF}",
-            reads=(*_reads(environment, payload), bento, *models.reads, *hub_models),
+            argv=program.argv,
+            env=program.env,
+            cwd=program.cwd,
+            job=program.job,
+            ready_path=program.ready_path,
+            reads=(*shared, str(made.bento.folder), *models.reads, *hub_models),
             layers=(str(environment.root),),
-            warm=_warm(host_env, environment, payload, walled=self._visible is not None),
-            processes=processes,
+            warm=_warm(host_env, environment, payload, walled=walled),
+            processes=program.processes,
         )
 
     def _files_of(self, secrets: SecretSet, folder: Path) -> dict[str, Any]:
@@ -348,14 +323,9 @@ def _warm(
     )
 
 
-def _hub_folder_of(folder: Path) -> Path:
+def _hub_folder_of(own: OwnFiles) -> Path:
     """The folder beside a replica's own folder, which it cannot change."""
-    return folder.with_name(f"{folder.name}.{HUB}")
-
-
-def _make_folders(folder: Path) -> None:
-    (folder / "home" / COUNTS).mkdir(parents=True)
-    (folder / TEMPORARY).mkdir()
+    return own.folder.with_name(f"{own.folder.name}.{HUB}")
 
 
 async def _read_beginning(directory: str, name: str, most_bytes: int) -> bytes:
