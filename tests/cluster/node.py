@@ -35,8 +35,9 @@ from tests.cluster.layout import (
 _KILLED_WITHIN_S = 10.0
 _LOOK_EVERY_S = 0.05
 _CNI_PROGRAMS = "/usr/lib/cni"
-_OWN = ("/var/lib/kubelet", "/var/lib/hotplate")
-"""Folders of the machine that each node has for itself, and shares within itself."""
+_OWN = ("/var/lib/kubelet", "/var/lib/hotplate", "/var/log")
+"""Folders of the machine that each node has for itself, and shares within itself. A kubelet removes
+logs of pods that it does not know, which would be those of the others."""
 _MOUNTING = """\
 set -e
 findmnt --mountpoint /run --source tmpfs-{name} >/dev/null && exit 0

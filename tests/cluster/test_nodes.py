@@ -39,6 +39,15 @@ def test_pods_are_found_by_address_by_name_and_at_each_nodes_port(echoes: Echoes
     assert seen == f"{second.name} {first.address}\n", "a pod keeps its address on the way"
 
 
+def test_a_node_keeps_the_logs_of_its_own_pods_where_no_other_one_removes_them(
+    cluster: Installation, echoes: Echoes
+) -> None:
+    for pod in echoes.start():
+        logs = cluster.layout.node(pod.node) / "log/pods"
+        kept = [folder.name for folder in logs.glob(f"{echoes.namespace}_*")]
+        assert [name.split("_")[1] for name in kept] == [pod.name]
+
+
 def test_a_pod_that_asks_for_too_much_is_refused_where_it_is_restricted(
     kubectl: Kubectl, namespace: str
 ) -> None:
