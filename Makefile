@@ -65,7 +65,11 @@ images: .venv/installed  ## the images of this tree, for a cluster: .cluster/ima
 cluster-up: .venv/installed  ## a real Kubernetes on this machine; NODES=2, FAKE_NODES=0
 	@$(BIN)/python -m tests.cluster up --nodes $(or $(NODES),2) --fake-nodes $(or $(FAKE_NODES),0)
 
-test-kubernetes: .venv/installed  ## the tests that need a cluster, on one made for them, or that of KUBECONFIG
+.venv/kubernetes: .venv/installed
+	@{ $(LOCKED) --no-dev --extra kubernetes --output-file .venv/kubernetes.txt && $(INSTALL) $(HASHED) .venv/kubernetes.txt; } >.venv/install.log 2>&1 || { $(NO_PACKAGES); }
+	@touch $@
+
+test-kubernetes: .venv/kubernetes  ## the tests that need a cluster, on one made for them, or that of KUBECONFIG
 	@$(BIN)/python -m tests.cluster test
 
 cluster-down: .venv/installed  ## take it down, whatever is left of it

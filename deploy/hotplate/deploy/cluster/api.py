@@ -13,7 +13,6 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import aiohttp
-from kubernetes.aio import client, config
 
 from hotplate.deploy.cluster import names
 from hotplate.deploy.cluster.kinds import POD, ObjectKind, Ref, ref_of
@@ -39,13 +38,21 @@ Query = Mapping[str, str | int]
 class ClusterApi:
     """One API server. Its methods raise `ClusterRefused` and `ClusterUnreachable`."""
 
-    def __init__(self, connection: client.ApiClient) -> None:
+    def __init__(self, connection: Any) -> None:
+        """`connection` is an `ApiClient` of `kubernetes.aio`."""
         self._client = connection
 
     @classmethod
     async def connect(cls, kubeconfig: str | None = None) -> ClusterApi:
         """As a pod of the cluster, or as `kubeconfig` (by default $KUBECONFIG or the user's) says.
-        Raises `ClusterUnreachable` where neither is there."""
+        Raises `ClusterUnreachable` where neither is there, nor what it takes to read them."""
+        try:
+            from kubernetes.aio import client, config
+        except ModuleNotFoundError as error:
+            raise ClusterUnreachable(
+                "The Python package 'kubernetes' is not installed: run pip install "
+                "'hotplate[kubernetes]'."
+            ) from error
         settings = client.Configuration()
         settings.connection_pool_maxsize = CONNECTIONS
         try:
