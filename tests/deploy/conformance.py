@@ -6,7 +6,9 @@ engine on nothing, with what its surroundings must be able to do to it.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import aclosing
 from typing import Protocol
 
 import pytest
@@ -58,6 +60,8 @@ class Conformance:
         assert list(engine.replicas()) == []
         with pytest.raises(UnknownReplica):
             await engine.logs("nobody-1-echo-abcde", 10)
+        with pytest.raises(UnknownReplica):
+            await self._followed(engine, "nobody-1-echo-abcde")
 
     async def test_a_wanted_one_becomes_ready(self, under_test: EngineUnderTest) -> None:
         wanted = under_test.serving("a", Resources(cpus=0.5, memory_bytes=64 << 20))
@@ -91,6 +95,7 @@ class Conformance:
         await engine.scale(wanted, 3)
         before = await self.seen(under_test, states(S.READY, S.READY, S.READY))
         drained = before[1].id
+        following = asyncio.create_task(self._followed(engine, drained))
         await engine.scale(wanted, 2, remove={drained})
         after = await self.seen(under_test, states(S.READY, S.READY))
         assert {each.id for each in after} < {each.id for each in before}
@@ -99,6 +104,8 @@ class Conformance:
         await engine.scale(wanted, 0)
         await self.seen(under_test, states())
         assert await engine.logs(drained, 10), "its log is kept for a while"
+        async with asyncio.timeout(under_test.patience_s):
+            assert await following, "whoever follows it has it all, and its end"
 
     async def test_one_that_cannot_start_says_why_and_is_tried_again(
         self, under_test: EngineUnderTest
@@ -217,6 +224,11 @@ class Conformance:
         await self.seen(under_test, states(S.READY, S.READY, S.BACKOFF))
         await under_test.engine.stop_all()
         assert list(under_test.engine.replicas()) == []
+
+    async def _followed(self, engine: Engine, replica: str) -> str:
+        """All of its log, once it has ended."""
+        async with aclosing(engine.follow(replica)) as pieces:
+            return "".join([piece async for piece in pieces])
 
     async def seen(
         self, under_test: EngineUnderTest, condition: Callable[[Sequence[Replica]], bool]

@@ -7,10 +7,9 @@ engine maps a workload to a Deployment written through `/scale`, and `remove` to
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
@@ -174,9 +173,10 @@ class Engine(Protocol):
         Raises `UnknownReplica`.
         """
 
-    def log_file(self, replica: str) -> Path:
-        """The file that its log is in, for who follows it: it is cut in place when it grows too
-        long, and goes elsewhere when the replica has ended. Raises `UnknownReplica`."""
+    def follow(self, replica: str, lines: int | None = None) -> AsyncGenerator[str, None]:
+        """The last lines of its log (None = all that there are) and whatever comes, piece by piece
+        and printable, until it has ended and all of it was given. Raises `UnknownReplica`, now or
+        at the first piece. To be closed by whoever leaves before."""
 
     def capacity(self) -> Mapping[str, Node]:
         """What each node has now, by its name."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 from hotplate.autoscaler.bentoml_policy import policy_from
 from hotplate.autoscaler.sharing.amounts import Amounts
 from hotplate.deploy.errors import UnknownReplica
+from hotplate.deploy.process.growing_file import followed
 from hotplate.deploy.quantities import GIB, resources_of
 from hotplate.deploy.workload import Resources
 from hotplate.platform.controller.deployment_state import DeploymentState
@@ -122,10 +123,16 @@ class FakeController:
     async def logs(self, deployment_id: int, replica: str, lines: int) -> dict[str, list[str]]:
         return {replica or "replica-1": self.lines[-lines:]}
 
-    def log_file(self, deployment_id: int, replica: str) -> Path:
+    def follow_log(
+        self, deployment_id: int, replica: str, lines: int | None
+    ) -> AsyncGenerator[str, None]:
         if replica not in self.log_files:
             raise UnknownReplica(f"no replica {replica}")
-        return self.log_files[replica]
+
+        def goes_on() -> bool:
+            return replica in [one["id"] for one in self.live(deployment_id)["replicas"]]
+
+        return followed(self.log_files[replica], lines, goes_on)
 
     def quotas_changed(self) -> None:
         self.quotas_changes += 1

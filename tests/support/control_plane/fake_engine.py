@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from hotplate.deploy.engine import Node, Replica, ReplicaState
 from hotplate.deploy.errors import UnknownReplica
+from hotplate.deploy.process.growing_file import followed
 from hotplate.deploy.standbys import Standbys, StandbySettings, StandbyView
 from hotplate.deploy.workload import Resources, Workload, WorkloadKey
 
@@ -112,10 +113,10 @@ class FakeEngine:
             raise UnknownReplica(f"no replica {replica}")
         return [f"{replica} says hello"][-lines:]
 
-    def log_file(self, replica: str) -> Path:
+    def follow(self, replica: str, lines: int | None = None) -> AsyncGenerator[str, None]:
         if replica not in self.log_files:
             raise UnknownReplica(f"no replica {replica}")
-        return self.log_files[replica]
+        return followed(self.log_files[replica], lines, lambda: replica in self.found)
 
     def capacity(self) -> Mapping[str, Node]:
         return {"here": Node(self.room or Resources(8, 1 << 34), Resources(), cpus=8)}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -155,9 +155,10 @@ class ClusterApi:
         async with self._answer("GET", f"{POD.path(pod.namespace, pod.name)}/log", query) as answer:
             return (await answer.read()).decode(errors="replace").splitlines()
 
-    async def follow(self, pod: Ref, lines: int) -> AsyncIterator[str]:
-        """As many of the last lines, and all that come until its container ends."""
-        query: Query = {"tailLines": lines, "container": "replica", "follow": "true"}
+    async def follow(self, pod: Ref, lines: int | None) -> AsyncGenerator[str, None]:
+        """As many of the last lines, None = all, and what comes until its container ends."""
+        tail: Query = {} if lines is None else {"tailLines": lines}
+        query: Query = {**tail, "container": "replica", "follow": "true"}
         path = f"{POD.path(pod.namespace, pod.name)}/log"
         async with self._answer("GET", path, query, timeout_s=FOLLOW_S) as answer:
             async for line in _lines(answer):

@@ -11,10 +11,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from hotplate.deploy.cluster import names
 from hotplate.deploy.cluster.api import ClusterApi
@@ -37,7 +36,7 @@ from hotplate.deploy.cluster.settings import ClusterSettings
 from hotplate.deploy.cluster.tenants import Tenants
 from hotplate.deploy.cluster.writing import Writer
 from hotplate.deploy.engine import Engine, Node, Replica
-from hotplate.deploy.errors import ClusterRefused, DeployError, PrepareFailed, UnknownReplica
+from hotplate.deploy.errors import ClusterRefused, DeployError, PrepareFailed
 from hotplate.deploy.standbys import NoStandbys, Standbys
 from hotplate.deploy.workload import Resources, Workload, WorkloadKey
 from hotplate.machine.background import BackgroundTasks
@@ -121,8 +120,8 @@ class KubernetesEngine(Engine):
     async def logs(self, replica: str, lines: int) -> list[str]:
         return await self._logs.tail(replica, self._pod(replica), lines)
 
-    def log_file(self, replica: str) -> Path:
-        raise UnknownReplica(f"The log of {replica!r} is no file of this machine.")
+    def follow(self, replica: str, lines: int | None = None) -> AsyncGenerator[str, None]:
+        return self._logs.followed(replica, self._pod(replica), lines)
 
     def capacity(self) -> Mapping[str, Node]:
         return nodes(self._nodes.objects.values(), self._tenants.of_kind(POD.name))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import aclosing
 
 from hotplate.deploy.cluster.api import ClusterApi
 from hotplate.deploy.cluster.kinds import POD, Ref, ref_of
@@ -11,6 +12,7 @@ from hotplate.deploy.cluster.objects import Manifest
 from hotplate.deploy.cluster.pods import is_ending, is_over
 from hotplate.deploy.cluster.settings import ClusterSettings
 from hotplate.deploy.errors import DeployError, UnknownReplica
+from hotplate.deploy.process.printable import printable
 from hotplate.machine.background import BackgroundTasks
 
 
@@ -40,6 +42,18 @@ class PodLogs:
         if replica not in self._kept:
             raise UnknownReplica(f"There is no replica {replica!r} now, nor was there lately.")
         return self._kept[replica][-lines:]
+
+    async def followed(
+        self, replica: str, pod: Ref | None, lines: int | None
+    ) -> AsyncGenerator[str, None]:
+        """The same and what comes, line by line, until its container ends; None = all."""
+        if pod is None:
+            for line in await self.tail(replica, None, lines or self._settings.log_lines):
+                yield f"{line}\n"
+            return
+        async with aclosing(self._api.follow(pod, lines)) as come:
+            async for line in come:
+                yield f"{printable(line)}\n"
 
     async def close(self) -> None:
         await self._tasks.cancel()

@@ -17,7 +17,7 @@ import logging
 import random
 import re
 import string
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -33,12 +33,14 @@ from hotplate.deploy.local.machine import Machine
 from hotplate.deploy.local.memory_watch import MemoryWatch
 from hotplate.deploy.local.orphans import OrphanedProcesses, clear_away
 from hotplate.deploy.local.plan import Member, make_plan
+from hotplate.deploy.local.records import Records
 from hotplate.deploy.local.replica import LocalReplica, complete
 from hotplate.deploy.local.runtime import Runtime
 from hotplate.deploy.local.settings import LocalSettings
 from hotplate.deploy.local.standby.pools import StandbyPools
 from hotplate.deploy.process import logfile
 from hotplate.deploy.process.detached import Process
+from hotplate.deploy.process.growing_file import followed
 from hotplate.deploy.sandbox.cgroups import end_groups
 from hotplate.deploy.workload import Resources, Workload, WorkloadKey
 from hotplate.machine import foreign_folder
@@ -69,6 +71,14 @@ def new_id(key: WorkloadKey, rng: random.Random, known: Callable[[str], bool]) -
         ending = "".join(rng.choices(string.ascii_lowercase + string.digits, k=5))
         if not known(replica := f"{words.strip('-')}-{ending}"):
             return replica
+
+
+def _log_of(records: Records, replica: str) -> Path:
+    """Raises UnknownReplica."""
+    path = records.log(replica)
+    if path is None:
+        raise UnknownReplica(f"There is no replica {replica!r} now, nor was there lately.")
+    return path
 
 
 class LocalEngine(Engine):
@@ -163,13 +173,10 @@ class LocalEngine(Engine):
         self._has_changed.clear()
 
     async def logs(self, replica: str, lines: int) -> list[str]:
-        return await asyncio.to_thread(logfile.tail, self.log_file(replica), lines)
+        return await asyncio.to_thread(logfile.tail, _log_of(self._records, replica), lines)
 
-    def log_file(self, replica: str) -> Path:
-        path = self._records.log(replica)
-        if path is None:
-            raise UnknownReplica(f"There is no replica {replica!r} now, nor was there lately.")
-        return path
+    def follow(self, replica: str, lines: int | None = None) -> AsyncGenerator[str, None]:
+        return followed(_log_of(self._records, replica), lines, lambda: replica in self._replicas)
 
     def capacity(self) -> Mapping[str, Node]:
         return {self._machine.name: self._admission.node()}

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol
 
 from hotplate.autoscaler.sharing.allocation import Quota
@@ -88,8 +87,11 @@ class ControllerApi(Protocol):
     async def logs(self, deployment_id: int, replica: str, lines: int) -> dict[str, list[str]]:
         """The last log lines per replica id; `replica` empty = all of the deployment's."""
 
-    def log_file(self, deployment_id: int, replica: str) -> Path:
-        """The file that the log of one of its replicas is in. Raises UnknownReplica."""
+    def follow_log(
+        self, deployment_id: int, replica: str, lines: int | None
+    ) -> AsyncGenerator[str, None]:
+        """The last lines of one of its replicas, None = all, and what comes, as an engine's
+        `follow`. Raises UnknownReplica, now or at the first piece."""
 
     def tokens_changed(self) -> None:
         """Tokens of an organization have changed: let callers in by them, now."""

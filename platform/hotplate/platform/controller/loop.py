@@ -102,7 +102,7 @@ class Controller:
         self._callers = ReplicaCallers(engine, self.states, rules.keys)
         self.replica_with = self._callers.replica_with
         logs = ReplicaLogs(engine, self.states)
-        self.logs, self.log_file = logs.last_lines, logs.file
+        self.logs, self.follow_log = logs.last_lines, logs.follow
         self.gateways = RouteLinks(
             self._demand_changed, self._gateway_came, subscribers.notify, self._tokens.used
         )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
 from contextlib import suppress
-from pathlib import Path
 
 from hotplate.deploy.engine import Engine
 from hotplate.deploy.errors import UnknownReplica
@@ -28,10 +28,12 @@ class ReplicaLogs:
                 found[name] = await self._engine.logs(name, lines)
         return found
 
-    def file(self, deployment_id: int, replica: str) -> Path:
-        """The file that the log of one of its replicas is in. Raises UnknownReplica."""
+    def follow(
+        self, deployment_id: int, replica: str, lines: int | None
+    ) -> AsyncGenerator[str, None]:
+        """The last lines of one of its replicas and what comes. Raises UnknownReplica."""
         self._check_owned(deployment_id, replica)
-        return self._engine.log_file(replica)
+        return self._engine.follow(replica, lines)
 
     def _check_owned(self, deployment_id: int, replica: str) -> None:
         if replica not in (*self._there(deployment_id), *self._seen(deployment_id)):

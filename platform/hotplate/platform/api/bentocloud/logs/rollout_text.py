@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 from pathlib import Path
 
+from hotplate.deploy.process.growing_file import GrowingFile
 from hotplate.deploy.process.printable import printable
-from hotplate.platform.api.bentocloud.logs.growing_file import GrowingFile
 from hotplate.platform.controller.interface import Rollout
 
 REMEMBERED_LINES = 100

@@ -1,8 +1,9 @@
 """The WebSocket over which the client follows a log: of a roll-out, or of a replica.
 
 The client knows pods: `pods` shows a deployment's replicas as such, and a builder that stands for
-the roll-out, whose log `rollout_text` writes from the deployment's status. A replica's log is a
-`growing_file` of this machine; `sockets` speaks the client's protocol on the socket.
+the roll-out, whose log `rollout_text` writes from the deployment's status. Replicas' logs are the
+engine's to follow, those of `several_replicas` at a time; `sockets` speaks the client's protocol on
+the socket.
 """
 
 from __future__ import annotations
@@ -13,13 +14,14 @@ import json
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 
 from aiohttp import WSMsgType, web
 
-from hotplate.deploy.errors import UnknownReplica
-from hotplate.platform.api.bentocloud.logs.growing_file import GrowingFile
+from hotplate.deploy.errors import DeployError
 from hotplate.platform.api.bentocloud.logs.pods import BUILDER
 from hotplate.platform.api.bentocloud.logs.rollout_text import RolloutText
+from hotplate.platform.api.bentocloud.logs.several_replicas import FollowedLogs
 from hotplate.platform.api.bentocloud.logs.sockets import PARTING_S, message, opened, parted
 from hotplate.platform.api.bentocloud.rollout_watchers import RolloutWatchers
 from hotplate.platform.api.web.requests import COUNT_MAX, organization
@@ -142,30 +144,23 @@ class Tail:
 
     async def _service(self, source: LogSource) -> AsyncGenerator[str, None]:
         """What holds the code space up, its builds, and its replicas, until it ends."""
-        text, logs = RolloutText(), dict[str, GrowingFile]()
+        text, logs = RolloutText(), FollowedLogs(partial(self._log, source))
         try:
             while await self._is_wanted(source.deployment_id):
                 rollout = self._controller.rollout(source.deployment_id)
                 yield await asyncio.to_thread(text.next, replace(rollout, failed=False))
                 replicas = self._controller.live(source.deployment_id)["replicas"]
-                mine = [one["id"] for one in replicas if one["service"] == source.replica]
-                for replica in mine:
-                    if replica not in logs:
-                        # Of those that come later, all is new.
-                        lines = None if logs else source.lines
-                        with suppress(UnknownReplica):
-                            path = self._controller.log_file(source.deployment_id, replica)
-                            logs[replica] = GrowingFile(path, lines)
-                for replica, log in list(logs.items()):
-                    async for piece in _all_of(log):
-                        yield piece
-                    if replica not in mine and replica != list(logs)[-1]:
-                        logs.pop(replica).close()
-                await asyncio.sleep(LOOK_S)
+                logs.follow(one["id"] for one in replicas if one["service"] == source.replica)
+                async for piece in logs.come_within(LOOK_S):
+                    yield piece
         finally:
             text.close()
-            for log in logs.values():
-                log.close()
+            await logs.close()
+
+    def _log(self, source: LogSource, replica: str, *, first: bool) -> AsyncGenerator[str, None]:
+        """Of those that come later, all is new."""
+        lines = source.lines if first else None
+        return self._controller.follow_log(source.deployment_id, replica, lines)
 
     async def _is_wanted(self, deployment_id: int) -> bool:
         deployment = await self._deployments.run(self._deployments.get, deployment_id)
@@ -174,26 +169,11 @@ class Tail:
     async def _replica(self, source: LogSource) -> AsyncGenerator[str, None]:
         """Until it is gone, to its last line."""
         try:
-            path = self._controller.log_file(source.deployment_id, source.replica)
-        except UnknownReplica as error:  # it has ended since it was asked for
-            raise NotFound(f"pod_name: {error}") from error
-        log = GrowingFile(path, source.lines)
-        try:
-            there = True
-            while there:
-                replicas = self._controller.live(source.deployment_id)["replicas"]
-                there = source.replica in [one["id"] for one in replicas]
-                async for piece in _all_of(log):
+            async with aclosing(self._log(source, source.replica, first=True)) as log:
+                async for piece in log:
                     yield piece
-                await asyncio.sleep(LOOK_S if there else 0)
-        finally:
-            log.close()
-
-
-async def _all_of(log: GrowingFile) -> AsyncGenerator[str, None]:
-    """What is new of it."""
-    while piece := await asyncio.to_thread(log.read):
-        yield piece
+        except DeployError as error:  # it has ended since it was asked for
+            raise NotFound(f"pod_name: {error}") from error
 
 
 async def _sent(socket: web.WebSocketResponse, texts: AsyncGenerator[str, None]) -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import codecs
 import os
+from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from pathlib import Path
 
 from hotplate.deploy.process.printable import printable
 from hotplate.machine.foreign_folder import open_file
 
+LOOK_S = 0.3
+"""Between two looks at what is followed."""
 PIECE_BYTES = 256 << 10
 """Read at a time; also how far back the last lines are looked for."""
 OVERLAP_BYTES = 4 << 10
@@ -84,3 +88,19 @@ class GrowingFile:
         os.lseek(self._file, max(0, size - PIECE_BYTES), os.SEEK_SET)
         data = os.read(self._file, PIECE_BYTES)
         return b"".join(data.splitlines(keepends=True)[-lines:])
+
+
+async def followed(
+    path: Path, lines: int | None, goes_on: Callable[[], bool]
+) -> AsyncGenerator[str, None]:
+    """The last lines that are there, None = all, and what comes, until it no longer `goes_on` and
+    all was given."""
+    file, there = GrowingFile(path, lines), True
+    try:
+        while there:
+            there = goes_on()
+            while piece := await asyncio.to_thread(file.read):
+                yield piece
+            await asyncio.sleep(LOOK_S if there else 0)
+    finally:
+        file.close()

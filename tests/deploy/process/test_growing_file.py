@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from hotplate.deploy.process.growing_file import PIECE_BYTES, GrowingFile
 from hotplate.deploy.process.logfile import trim
-from hotplate.platform.api.bentocloud.logs.growing_file import PIECE_BYTES, GrowingFile
 
 
 def test_the_last_lines_come_first_and_then_what_is_new(tmp_path: Path) -> None:
