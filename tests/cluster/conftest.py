@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cluster.helm import Helm
 from tests.cluster.installation import Installation
 from tests.cluster.kubectl import Kubectl
 from tests.cluster.layout import Layout
@@ -36,6 +37,11 @@ def cluster(kubeconfig: Path) -> Installation:
 @pytest.fixture
 def kubectl(kubeconfig: Path) -> Kubectl:
     return Kubectl(Layout(), kubeconfig)
+
+
+@pytest.fixture
+def helm(kubeconfig: Path) -> Helm:
+    return Helm(Layout(), kubeconfig)
 
 
 @pytest.fixture

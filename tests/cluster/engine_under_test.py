@@ -7,6 +7,7 @@ import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 
 from hotplate.deploy.cluster.api import ClusterApi
 from hotplate.deploy.cluster.engine import KubernetesEngine
@@ -51,9 +52,18 @@ class ClusterEngineUnderTest:
     patience_s = 90.0
     removes_exactly = False
 
-    def __init__(self, cluster: Installation, kubectl: Kubectl) -> None:
-        self._kubeconfig, self._kubectl = str(cluster.layout.kubeconfig), kubectl
-        self._settings = ClusterSettings(look_s=2.0, release=f"test-{uuid.uuid4().hex[:8]}")
+    def __init__(
+        self,
+        cluster: Installation,
+        kubectl: Kubectl,
+        *,
+        release: str = "",
+        kubeconfig: Path | None = None,
+    ) -> None:
+        """As the admin, or as whom a kubeconfig names; in a release of its own, or that one."""
+        self._kubeconfig, self._kubectl = str(kubeconfig or cluster.layout.kubeconfig), kubectl
+        own = release or f"test-{uuid.uuid4().hex[:8]}"
+        self._settings = ClusterSettings(look_s=2.0, release=own)
         self.namespace = f"{self._settings.release}-t-{ORGANIZATION}"
         self.engine: KubernetesEngine
 

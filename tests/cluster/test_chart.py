@@ -15,7 +15,6 @@ import yaml
 from tests.cluster.errors import TestClusterError
 from tests.cluster.helm import CHART, KUBERNETES, VALUES, Helm
 from tests.cluster.kubectl import Kubectl
-from tests.cluster.layout import Layout
 
 pytestmark = pytest.mark.cluster
 PRIVILEGED, RESTRICTED = "privileged", "restricted"
@@ -39,11 +38,6 @@ KINDS: dict[str, dict[str, Any]] = {
         "settings": {"platform": {"revisions_kept": 3}, "standby": {"mode": "off"}},
     },
 }
-
-
-@pytest.fixture
-def helm(kubeconfig: Path) -> Helm:
-    return Helm(Layout(), kubeconfig)
 
 
 @pytest.fixture
@@ -221,8 +215,8 @@ def check_rights(kubectl: Kubectl, release: str) -> None:
     control_plane = rights(kubectl, release, "hotplate-control-plane", "kube-system")
     assert control_plane - every_account == {
         "nodes [get list watch]",
-        "namespaces [get create delete]",
-        "rolebindings.rbac.authorization.k8s.io [get create]",
+        "namespaces [get create patch delete]",
+        "rolebindings.rbac.authorization.k8s.io [get create patch]",
         "clusterroles.rbac.authorization.k8s.io [bind]",
     }
     asking = f"--as=system:serviceaccount:{release}:hotplate-control-plane"
@@ -230,7 +224,7 @@ def check_rights(kubectl: Kubectl, release: str) -> None:
     with pytest.raises(TestClusterError, match=f"changes namespaces that begin with {release}-t-"):
         kubectl("create", "namespace", "another", "--dry-run=server", asking)
     with pytest.raises(TestClusterError, match=f"changes namespaces that begin with {release}-t-"):
-        role = f"--clusterrole={release}-organization"
+        role = f"--clusterrole={release}-tenant"
         binding = ["rolebinding", "own", role, "--user=own", "--namespace=kube-system"]
         kubectl("create", *binding, "--dry-run=server", asking)
 
