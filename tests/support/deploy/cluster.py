@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from hotplate.deploy.cluster import names
-from hotplate.deploy.cluster.kinds import POD, Ref, ref_of
+from hotplate.deploy.cluster.kinds import DEPLOYMENT, POD, Ref, ref_of
 from hotplate.deploy.cluster.objects import Manifest, Placed, anchor, objects
 from hotplate.deploy.cluster.plan import (
     DELETION_COST,
@@ -71,7 +71,7 @@ class ClusterInMemory:
 
     @property
     def world(self) -> World:
-        return World(copy.deepcopy(self.objects))
+        return World(dict(self.objects))
 
     def look(self, *each: tuple[Workload, int], all_named: bool = True) -> list[Write]:
         """What is to be written so that these have so many."""
@@ -106,7 +106,8 @@ class ClusterInMemory:
                 self.put(write.manifest)
             case SetReplicas():
                 seen = self.objects[write.ref]
-                assert seen["metadata"]["resourceVersion"] == write.version
+                if seen["metadata"]["resourceVersion"] != write.version:
+                    return  # refused as a conflict: the next look goes on
                 seen["spec"]["replicas"] = write.count
                 self._touch(seen)
                 self._follow(seen)
@@ -147,6 +148,12 @@ class ClusterInMemory:
             owners = each["metadata"].get("ownerReferences", ())
             if other in self.objects and uid in [owner["uid"] for owner in owners]:
                 self.delete(other)
+
+    def follow(self) -> None:
+        """Have as many pods as each Deployment says."""
+        for ref, each in list(self.objects.items()):
+            if ref.kind == DEPLOYMENT.name:
+                self._follow(each)
 
     def end(self, ref: Ref) -> None:
         """A pod is told to end, and goes on for a while."""

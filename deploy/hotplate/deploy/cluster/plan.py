@@ -130,7 +130,14 @@ def plan(
         _workload(made, each, there)
     if all_named:
         _prune(made)
-    return made.writes
+    numbers = {
+        write.ref: write for write in reversed(made.writes) if isinstance(write, SetReplicas)
+    }
+    return [
+        write
+        for write in made.writes
+        if not isinstance(write, SetReplicas) or numbers[write.ref] is write
+    ]
 
 
 def matches(said: Any, seen: Any) -> bool:
