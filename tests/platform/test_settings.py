@@ -10,6 +10,7 @@ import pytest
 from hotplate.deploy.standbys import StandbySettings
 from hotplate.platform import settings as module
 from hotplate.platform.commands.flags import gateway_limits
+from hotplate.platform.commands.roles.gateway import ACCOUNT
 from hotplate.platform.errors import AlreadyRunning, BadSetting
 from hotplate.platform.processes.data_dir import DataDir
 from hotplate.platform.settings import Cpus, PlatformSettings, load
@@ -221,7 +222,7 @@ def test_the_gateways_limits_have_a_table_of_their_own(
 
 
 def test_what_a_gateway_reads_by_itself_is_no_unknown_setting(tmp_path: Path) -> None:
-    environ = {discovery.SETTING: str(tmp_path), compiled.SETTING: "false"}
+    environ = {discovery.SETTING: str(tmp_path), compiled.SETTING: "false", ACCOUNT: str(tmp_path)}
     assert environ.keys() == module.READ_ELSEWHERE
     limits = load(Limits, "gateway", flags={}, environ=environ, file=tmp_path / "none.toml")
     assert limits == Limits()

@@ -39,7 +39,9 @@ if TYPE_CHECKING:
 LONGEST_S = 3_000_000_000
 """95 years; so long ago is still a date, which infinity is not."""
 TABLES = ("platform", "standby", "gateway", "instance_types")
-READ_ELSEWHERE = frozenset({"HOTPLATE_GATEWAY__COMPILED", "HOTPLATE_GATEWAY__MEETING"})
+READ_ELSEWHERE = frozenset(
+    f"HOTPLATE_GATEWAY__{name}" for name in ("COMPILED", "MEETING", "SERVICE_ACCOUNT")
+)
 """Variables that a gateway reads before it has settings; no file has them."""
 _KINDS = {int: "a whole number", float: "a number", str: "a text"}
 S = TypeVar("S", bound="DataclassInstance")

@@ -53,10 +53,11 @@ def deployment_of(route: Route) -> str:
 
 
 def replicas_of(table: Iterable[Route]) -> Mapping[str, set[bytes]]:
-    """By deployment, from which addresses its replicas call, those that end included."""
+    """By deployment, from which addresses its replicas call, those that start or end included."""
     found: dict[str, set[bytes]] = {}
     for route in table:
         known = found.setdefault(deployment_of(route), set())
-        addresses = (each.address for each in route.replicas if unix_path(each.address) is None)
-        known.update(Address.parse(address).host.encode() for address in addresses)
+        addresses = (*(each.address for each in route.replicas), *route.starting)
+        hosts = (Address.parse(each).host for each in addresses if unix_path(each) is None)
+        known.update(host.encode() for host in hosts)
     return found

@@ -28,11 +28,13 @@ from hotplate.serving.gateway.fleet.discovery import RENDEZVOUS, rendezvous, sha
 from hotplate.serving.gateway.fleet.membership import Fleet, process_of
 from hotplate.serving.gateway.fleet.network import NetworkFleet
 from hotplate.serving.gateway.limits import Limits
+from hotplate.serving.gateway.protocol.api_server import ApiServer
 from hotplate.serving.gateway.protocol.control_planes import ControlPlanes
 from hotplate.serving.gateway.protocol.routes import Route
 from hotplate.serving.gateway.sources.control_plane_link import ControlPlaneLink
 from hotplate.serving.gateway.sources.file_watch import RoutesWatch, keys_of
 from hotplate.serving.gateway.sources.last_table import TableFile
+from hotplate.serving.gateway.sources.pod_finder import PodFinder
 from hotplate.serving.gateway.sources.report_schedule import ReportSchedule
 from hotplate.serving.gateway.sources.routes_file import read
 from hotplate.serving.gateway.tasks.control_plane_client import ControlPlaneClient
@@ -70,6 +72,8 @@ class Linked:
     listens: tuple[Route, ...] = ()
     """Where callers arrive, for all deployments; empty = each has an address of its own, which the
     table names."""
+    cluster: ApiServer | None = None
+    """Where the pods of routes are found that name them; None = this is no pod."""
     peers: PeerSettings | None = None
     """How it meets gateways of other machines; None = it meets those of its own."""
 
@@ -256,6 +260,7 @@ def _source(
         planes=planes,
         token=source.token,
         listens=source.listens,
+        finder=None if source.cluster is None else PodFinder(source.cluster),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,11 +16,15 @@ from hotplate.platform.log_format import log_to_stderr
 from hotplate.serving.gateway import compiled
 
 if TYPE_CHECKING:
+    from hotplate.serving.gateway.protocol.api_server import ApiServer
     from hotplate.serving.gateway.protocol.routes import Route
     from hotplate.serving.gateway.server import Linked, PeerSettings
 
 log = logging.getLogger("hotplate.gateway")
 
+ACCOUNT = "HOTPLATE_GATEWAY__SERVICE_ACCOUNT"
+USUAL_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
+"""Where Kubernetes puts a pod's token and the API server's certificate."""
 PEERS = ("--listen-peers", "--peers-from")
 LISTENS = ("--listen", "--listen-tls", "--listen-internal")
 
@@ -125,12 +130,25 @@ def _source(arguments: argparse.Namespace) -> tuple[Linked | Path, str]:
         raise BadSetting(f"{missing} is missing: give --routes FILE, or {', '.join(link)}")
     token = secret_flags.read(arguments.token_file)
     peers = _peers(arguments)
-    return Linked(arguments.control_plane, token, Path(arguments.state), listens, peers), token
+    state, cluster = Path(arguments.state), _api_server(os.environ)
+    return Linked(arguments.control_plane, token, state, listens, cluster, peers), token
 
 
 def _value(arguments: argparse.Namespace, flag: str) -> str | None:
     value: str | None = getattr(arguments, flag.removeprefix("--").replace("-", "_"))
     return value
+
+
+def _api_server(environ: Mapping[str, str]) -> ApiServer | None:
+    """How the API server is reached, as Kubernetes says it to each pod; None = this is none."""
+    from hotplate.serving.gateway.protocol.api_server import ApiServer
+
+    host, port = (environ.get(f"KUBERNETES_SERVICE_{word}", "") for word in ("HOST", "PORT"))
+    account = Path(environ.get(ACCOUNT, USUAL_ACCOUNT))
+    known = all((account / name).is_file() for name in ("token", "ca.crt"))
+    if not (host and port.isdecimal() and known):
+        return None
+    return ApiServer(f"https://{Address(host, int(port))}", account)
 
 
 def _peers(arguments: argparse.Namespace) -> PeerSettings | None:

@@ -43,6 +43,16 @@ class ReplicaRoute:
     """What its worker calls itself: it takes requests for no other. Empty = it takes all."""
 
 
+@dataclass(frozen=True)
+class PodSource:
+    """Replicas that the gateway finds by itself: the pods of a Service of Kubernetes."""
+
+    service: str
+    """`namespace/name`"""
+    like: ReplicaRoute
+    """What they have in common: all but id, uid, address and whether they drain."""
+
+
 FIRST_SLOTS: Final = 32
 """The first number of learnt slots, of a revision of which nothing is known."""
 SHARED: Final = "@hosts"
@@ -77,6 +87,11 @@ class Route:
     """0 = it has no callers of its own: it has `hosts`, kept tasks, or requests that a public route
     gives to this version."""
     replicas: tuple[ReplicaRoute, ...] = ()
+    pods: tuple[PodSource, ...] = ()
+    """Where its replicas are found, in place of `replicas`; empty = these are all."""
+    starting: tuple[str, ...] = ()
+    """The addresses of its pods that have no requests yet, but may call others; the gateway sets
+    it."""
     queue_limit: int = 1000
     """The most requests that may wait; one more is refused."""
     queue_limit_bytes: int = 256 << 20
@@ -301,6 +316,7 @@ def _route_json(route: Route) -> dict[str, Any]:
     return {
         **_fields(route),
         "replicas": tuple(map(_fields, route.replicas)),
+        "pods": tuple({"service": s.service, "like": _fields(s.like)} for s in route.pods),
         "versions": tuple(map(_fields, route.versions)),
         "cors": None if route.cors is None else asdict(route.cors),
     }
@@ -312,7 +328,9 @@ def _route(data: Mapping[str, Any]) -> Route:
         **{
             **data,
             "replicas": tuple(ReplicaRoute(**replica) for replica in data["replicas"]),
+            "pods": tuple(map(_pod_source, data.get("pods", ()))),
             "versions": tuple(map(_version_share, data.get("versions", ()))),
+            "starting": tuple(data.get("starting", ())),
             "tasks": tuple(data["tasks"]),
             "hosts": tuple(data.get("hosts", ())),
             "cors": None if cors is None else Cors.from_json(cors),
@@ -320,6 +338,10 @@ def _route(data: Mapping[str, Any]) -> Route:
             "weights": tuple((name, weight) for name, weight in data["weights"]),
         }
     )
+
+
+def _pod_source(data: Mapping[str, Any]) -> PodSource:
+    return PodSource(data["service"], ReplicaRoute(**data["like"]))
 
 
 def _version_share(data: Mapping[str, Any]) -> VersionShare:

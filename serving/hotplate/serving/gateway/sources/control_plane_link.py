@@ -17,6 +17,7 @@ from hotplate.serving.gateway.protocol.control_planes import LEADER_FIELD, Contr
 from hotplate.serving.gateway.protocol.headers import FLEET_FIELD, GATEWAY_FIELD
 from hotplate.serving.gateway.protocol.routes import Route, RouteTable
 from hotplate.serving.gateway.sources.last_table import TableFile
+from hotplate.serving.gateway.sources.pod_finder import PodFinder
 from hotplate.serving.gateway.sources.report_schedule import ReportSchedule
 
 log = logging.getLogger(__name__)
@@ -48,10 +49,11 @@ class ControlPlaneLink:
         planes: ControlPlanes,
         token: str,
         listens: tuple[Route, ...] = (),
+        finder: PodFinder | None = None,
     ) -> None:
         """The gateway notifies `reports` of each change of its demand. `planes` follows the control
         plane that acts: another one turns the line away. With `listens` all callers arrive there,
-        whatever addresses the table has."""
+        whatever addresses the table has. `finder` finds the pods of routes that name them."""
         self._gateway = gateway
         self._file = file
         self._planes = planes
@@ -61,6 +63,12 @@ class ControlPlaneLink:
             self._headers[FLEET_FIELD] = gateway.fleet.name
         self._reports = reports
         self._listens = listens
+        self._finder = finder
+        self._table: RouteTable | None = None
+        """The one in force, as it came; None = there is none."""
+        self._applied: RouteTable | None = None
+        """The same as it was applied, with the pods that were found."""
+        self._applying = asyncio.Lock()
         self._next: RouteTable | None = None
         """The table that came last, if it is not in force yet."""
         self._came = asyncio.Event()
@@ -79,7 +87,14 @@ class ControlPlaneLink:
         return {"connected": self._reports.connected}
 
     async def run(self) -> None:
-        """Connects, and connects again, until cancelled."""
+        """Follows the control plane, and pods, until cancelled."""
+        async with asyncio.TaskGroup() as following:
+            following.create_task(self._connect_again())
+            if self._finder is not None:
+                following.create_task(self._finder.run())
+                following.create_task(self._follow_pods(self._finder))
+
+    async def _connect_again(self) -> None:
         pause, longest = BACKOFF_S[0], BACKOFF_S[1] / self._planes.count
         async with aiohttp.ClientSession(headers=self._headers) as session:
             while True:
@@ -155,10 +170,24 @@ class ControlPlaneLink:
         reader.result()
 
     async def _apply(self, table: RouteTable) -> None:
-        if self._listens:
-            routes = tuple(replace(route, host="", port=0) for route in table.routes)
-            table = replace(table, routes=routes, shared=self._listens)
-        await self._gateway.apply(table)
+        async with self._applying:
+            self._table = table
+            if self._listens:
+                routes = tuple(replace(route, host="", port=0) for route in table.routes)
+                table = replace(table, routes=routes, shared=self._listens)
+            if self._finder is not None:
+                table = self._finder.complete(table)
+            if self._finder is None or table != self._applied:
+                self._applied = table
+                await self._gateway.apply(table)
+
+    async def _follow_pods(self, finder: PodFinder) -> None:
+        """Applies the table again as pods come and go."""
+        while True:
+            await finder.news.wait()
+            finder.news.clear()
+            if self._table is not None:
+                await self._apply(self._table)
 
     async def _write(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         while True:
