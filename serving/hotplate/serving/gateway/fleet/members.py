@@ -101,6 +101,10 @@ class FleetMembers:
         """Where it takes them."""
         raise NotImplementedError
 
+    def is_silent(self, gateway: str) -> bool:
+        """Whether it has gone without its connections having ended."""
+        return False
+
     def leave(self) -> None:
         """Leaves the fleet, and releases what it owns."""
         raise NotImplementedError

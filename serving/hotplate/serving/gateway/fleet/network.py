@@ -84,6 +84,7 @@ class NetworkFleet(FleetMembers):
         self._own_addresses: set[Address] = set()
         """Those of the names' that are this gateway's."""
         self._dialing: set[Address] = set()
+        self._silent: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
 
@@ -128,6 +129,9 @@ class NetworkFleet(FleetMembers):
 
     def address_of(self, gateway: str) -> str:
         return next((link.address for link in self._links if link.gateway == gateway), "")
+
+    def is_silent(self, gateway: str) -> bool:
+        return gateway in self._silent and gateway not in self._serving
 
     def leave(self) -> None:
         for task in self._tasks:
@@ -210,12 +214,16 @@ class NetworkFleet(FleetMembers):
                     break
                 if line != b"\n":
                     link.hear(line)
+                    self._silent.discard(link.gateway)
                     if link.gateway == self.id and link.dialed is not None:
                         self._own_addresses.add(link.dialed)
                         break
                     self._see()
-        except (OSError, ValueError, KeyError, TypeError) as error:  # silence is one of them
-            log.info("gateway %s: %s", link.gateway or link.dialed, error or "it is silent")
+        except TimeoutError:
+            log.info("gateway %s is silent", link.gateway or link.dialed)
+            self._silent.add(link.gateway)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            log.info("gateway %s: %s", link.gateway or link.dialed, error)
         finally:
             self._links.discard(link)
             link.close()

@@ -99,7 +99,7 @@ class Ownership:
         """Takes or gives up the ownership if needed; returns whether that has applied the route."""
         before, relays = self._owner, self._server.dispatcher.pool(self._address)
         changed = self._update_owner()
-        if relays is not None and before not in self._fleet.peers:
+        if relays is not None and self._fleet.is_silent(before):
             relays.abort()  # what was passed on comes back, unless its handler has begun
         settled = self.owner != "" and self.owner == self._fleet.rightful_owner(self._route.name)
         self._settled_at = self._fleet.changes if settled else -1
