@@ -48,6 +48,7 @@ def test_environments_find_the_whole_standard_library_and_nothing_of_ours(
 
 
 def test_images_are_written_and_taken_over_once(cluster: Installation) -> None:
+    list(ensure(cluster.layout))
     assert list(ensure(cluster.layout)) == []
     listed = Kubectl(cluster.layout)(
         "get", "node", "node1", "--output=jsonpath={.status.images[*].names}"
