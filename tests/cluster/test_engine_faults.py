@@ -84,7 +84,7 @@ async def test_a_second_look_at_fifty_deployments_writes_nothing(
 ) -> None:
     fifty = [under_test.serving(f"d-{number}") for number in range(50)]
     await under_test.engine.expect(fifty)
-    await under_test.written(lambda: len(objects.names("deployment")) == 50)
+    await under_test.written(lambda: len(objects.names("deployment")) == 50, 60.0)
     await under_test.looked()
     before = cluster.layout.audit_log.stat().st_size
     await under_test.restart()

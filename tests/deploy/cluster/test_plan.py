@@ -44,6 +44,16 @@ def test_what_sleeps_has_all_its_objects_and_no_pod(cluster: ClusterInMemory) ->
     )
 
 
+def test_a_replica_is_told_its_uid(cluster: ClusterInMemory) -> None:
+    cluster.settle((workload(), 1))
+    (container,) = cluster.objects[BASE]["spec"]["template"]["spec"]["containers"]
+    told = {
+        "name": "HOTPLATE_REPLICA_UID",
+        "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}},
+    }
+    assert told in container["env"]
+
+
 def test_a_deployment_is_born_with_no_replica_and_never_applied_with_a_number(
     cluster: ClusterInMemory,
 ) -> None:

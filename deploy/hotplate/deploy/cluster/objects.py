@@ -30,6 +30,9 @@ JOB_FOLDER, SECRETS_FOLDER = "/job", "/secrets"
 VARIABLES, FILES = "env.json", "files.json"
 """The keys of a workload's Secret: variables by name, and contents by paths below `$BENTOML_HOME`.
 A pod reads them once, when it starts: a value that changes is for those that start later."""
+UID = "HOTPLATE_REPLICA_UID"
+"""The variable by which a worker knows who it is: it refuses what is meant for another pod, which
+had its address before."""
 USER = 10001
 AGENT_DRIVER = "agent.hotplate.dev"
 """The CSI driver of the nodes' agents."""
@@ -286,6 +289,7 @@ def _container(placed: Placed, pod: PodSpec) -> dict[str, Any]:
         "image": pod.image,
         "imagePullPolicy": "IfNotPresent",
         "command": list(pod.command),
+        "env": [{"name": UID, "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}}],
         "ports": [{"name": "http", "containerPort": PORT, "protocol": "TCP"}],
         "resources": _resources(workload),
         "securityContext": {
