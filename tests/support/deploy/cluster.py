@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import itertools
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 from hotplate.deploy.cluster import names
 from hotplate.deploy.cluster.kinds import DEPLOYMENT, POD, Ref, ref_of
@@ -28,6 +29,24 @@ from hotplate.deploy.cluster.pod_spec import PodSpec
 from hotplate.deploy.workload import Resources, Workload, WorkloadKey
 
 RELEASE = "hotplate"
+AT = "2026-01-01T00:00:00Z"
+SERVING = {
+    "podIP": "10.0.0.7",
+    "conditions": [
+        {"type": kind, "status": "True", "lastTransitionTime": AT}
+        for kind in ("PodScheduled", "Ready")
+    ],
+    "containerStatuses": [
+        {
+            "name": "replica",
+            "restartCount": 0,
+            "ready": True,
+            "started": True,
+            "state": {"running": {"startedAt": AT}},
+        }
+    ],
+}
+"""The status of a pod that is ready."""
 
 
 def workload(
@@ -61,13 +80,25 @@ def wanted(
     return WantedObjects(group, made, count, frozenset(drained))
 
 
+class Happened(NamedTuple):
+    version: int
+    what: str
+    """ADDED, MODIFIED or DELETED."""
+    ref: Ref
+    seen: Manifest
+
+
 class ClusterInMemory:
     """Does what is written, as an API server and its controllers would: objects have a uid and a
     version, Deployments have pods, what has finalizers stays until it has none."""
 
     def __init__(self) -> None:
         self.objects: dict[Ref, Manifest] = {}
-        self._numbers = itertools.count(1)
+        self.version = 0
+        """Of the last change."""
+        self.happened: list[Happened] = []
+        self._pods = itertools.count(1)
+        self._has_changed = asyncio.Event()
 
     @property
     def world(self) -> World:
@@ -108,18 +139,33 @@ class ClusterInMemory:
                 seen = self.objects[write.ref]
                 if seen["metadata"]["resourceVersion"] != write.version:
                     return  # refused as a conflict: the next look goes on
-                seen["spec"]["replicas"] = write.count
-                self._touch(seen)
-                self._follow(seen)
+                self.scale(write.ref, write.count)
             case Prefer():
-                meta = self.objects[write.ref]["metadata"]
-                meta.setdefault("annotations", {})[DELETION_COST] = GOES_FIRST
+                self.annotate(write.ref, {DELETION_COST: GOES_FIRST})
             case Delete():
                 assert self.objects[write.ref]["metadata"]["uid"] == write.uid
                 self.delete(write.ref)
             case Release():
-                self.objects[write.ref]["metadata"]["finalizers"] = []
-                self.delete(write.ref)
+                self.release(write.ref)
+
+    def scale(self, ref: Ref, count: int) -> None:
+        seen = self.objects[ref]
+        seen["spec"]["replicas"] = count
+        self._touch(ref, "MODIFIED")
+        self._follow(seen)
+
+    def annotate(self, ref: Ref, annotations: Mapping[str, str]) -> None:
+        self.objects[ref]["metadata"].setdefault("annotations", {}).update(annotations)
+        self._touch(ref, "MODIFIED")
+
+    def release(self, ref: Ref) -> None:
+        self.objects[ref]["metadata"]["finalizers"] = []
+        self.delete(ref)
+
+    async def changed(self, since: int) -> None:
+        """Returns once something has changed since that version."""
+        while self.version <= since:
+            await self._has_changed.wait()
 
     def put(self, manifest: Manifest) -> Ref:
         """As it is applied: what others say stays."""
@@ -127,21 +173,22 @@ class ClusterInMemory:
         seen = self.objects.get(ref)
         made = copy.deepcopy(manifest)
         if seen is None:
-            made["metadata"]["uid"] = f"uid-{next(self._numbers)}"
+            made["metadata"]["uid"] = f"uid-{self.version}"
+            made["metadata"]["creationTimestamp"] = AT
         else:
             made["metadata"] = {**seen["metadata"], **made["metadata"]}
             if "spec" in seen:
                 made["spec"] = {**seen["spec"], **made["spec"]}
         self.objects[ref] = made
-        self._touch(made)
+        self._touch(ref, "ADDED" if seen is None else "MODIFIED")
         return ref
 
     def delete(self, ref: Ref) -> None:
         seen = self.objects[ref]
         if seen["metadata"].get("finalizers"):
-            seen["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-            self._touch(seen)
+            self.end(ref)
             return
+        self._touch(ref, "DELETED")
         del self.objects[ref]
         uid = seen["metadata"]["uid"]
         for other, each in list(self.objects.items()):
@@ -156,15 +203,21 @@ class ClusterInMemory:
                 self._follow(each)
 
     def end(self, ref: Ref) -> None:
-        """A pod is told to end, and goes on for a while."""
-        self.objects[ref]["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+        """It is told to end, and goes on for a while."""
+        self.objects[ref]["metadata"]["deletionTimestamp"] = AT
+        self._touch(ref, "MODIFIED")
 
     @property
     def pods(self) -> list[str]:
         return sorted(ref.name for ref in self.objects if ref.kind == POD.name)
 
-    def _touch(self, seen: Manifest) -> None:
-        seen["metadata"]["resourceVersion"] = str(next(self._numbers))
+    def _touch(self, ref: Ref, what: str) -> None:
+        self.version += 1
+        seen = self.objects[ref]
+        seen["metadata"]["resourceVersion"] = str(self.version)
+        self.happened.append(Happened(self.version, what, ref, copy.deepcopy(seen)))
+        self._has_changed.set()
+        self._has_changed = asyncio.Event()
 
     def _follow(self, deployment: Manifest) -> None:
         """Make or end pods, those first that cost least."""
@@ -181,9 +234,10 @@ class ClusterInMemory:
             template = copy.deepcopy(deployment["spec"]["template"])
             meta = {
                 **template["metadata"],
-                "name": f"{deployment['metadata']['name']}-{next(self._numbers)}",
+                "name": f"{deployment['metadata']['name']}-{next(self._pods)}",
                 "namespace": deployment["metadata"]["namespace"],
                 "ownerReferences": [{"uid": uid}],
             }
-            pod = {"apiVersion": "v1", "kind": POD.name, "spec": template["spec"]}
+            spec = {**template["spec"], "nodeName": "node1"}
+            pod = {"apiVersion": "v1", "kind": POD.name, "spec": spec, "status": SERVING}
             self.put({**pod, "metadata": meta})

@@ -1,0 +1,222 @@
+"""The engine on an API server in memory: it goes on wherever it, a watch or a request was ended."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from hotplate.deploy.cluster import names
+from hotplate.deploy.cluster.engine import KubernetesEngine
+from hotplate.deploy.cluster.pod_spec import PodRuntime, PodSpec
+from hotplate.deploy.cluster.settings import ClusterSettings
+from hotplate.deploy.engine import ReplicaState
+from hotplate.deploy.errors import PrepareFailed, UnknownReplica
+from hotplate.deploy.workload import Workload
+from tests.support.deploy.cluster import ClusterInMemory, pod_spec, workload
+from tests.support.deploy.cluster_server import ClusterServer
+from tests.support.deploy.running import states
+from tests.support.deploy.running import until as until_replicas
+from tests.support.patience import until
+
+S = ReplicaState
+SETTINGS = ClusterSettings(look_s=0.1, seen_after_s=0.5)
+STRIDE, LEAST_WRITES = 4, 25
+"""A deployment's life has more writes than that; each test has every so many of them."""
+FIRST, SECOND = workload(revision=1), workload(revision=2)
+
+
+class OneImage(PodRuntime):
+    def __init__(self) -> None:
+        self.trouble = ""
+
+    async def pod_spec(self, given: Workload, service_account: str, namespace: str) -> PodSpec:
+        if self.trouble:
+            raise PrepareFailed(self.trouble)
+        return pod_spec()
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ClusterServer]:
+    async with ClusterServer(ClusterInMemory()).running() as made:
+        yield made
+
+
+@asynccontextmanager
+async def engine_on(
+    server: ClusterServer, runtime: PodRuntime | None = None
+) -> AsyncIterator[KubernetesEngine]:
+    engine = KubernetesEngine(server.api(), runtime or OneImage(), lambda: ["acme"], SETTINGS)
+    await engine.start()
+    try:
+        yield engine
+    finally:
+        await engine.close()
+
+
+def pods(server: ClusterServer) -> list[str]:
+    """The Deployment of each."""
+    return sorted(name.rpartition("-")[0] for name in server.cluster.pods)
+
+
+def deployments(server: ClusterServer) -> set[str]:
+    labels = [each["metadata"]["labels"] for each in server.cluster.objects.values()]
+    return {each[names.DEPLOYMENT] for each in labels if names.DEPLOYMENT in each}
+
+
+async def test_a_second_look_writes_nothing_nor_does_another_engine(server: ClusterServer) -> None:
+    for _ in range(2):
+        async with engine_on(server) as engine:
+            await engine.expect([FIRST, SECOND])
+            await engine.scale(FIRST, 2)
+            await until_replicas(engine, states(S.READY, S.READY))
+            written = len(server.writes)
+            await asyncio.sleep(3 * SETTINGS.look_s)
+            assert server.writes[written:] == []
+    before = len(server.writes)
+    async with engine_on(server) as engine:
+        await engine.expect([FIRST, SECOND])
+        await engine.scale(FIRST, 2)
+        await asyncio.sleep(3 * SETTINGS.look_s)
+    assert server.writes[before:] == []
+
+
+async def live(engine: KubernetesEngine, server: ClusterServer) -> None:
+    """A deployment comes, grows, gets a new revision, shrinks, and goes."""
+    await engine.expect([FIRST])
+    await engine.scale(FIRST, 2)
+    await until(lambda: len(pods(server)) == 2)
+    await engine.expect([FIRST, SECOND])
+    await engine.scale(SECOND, 1)
+    await until(lambda: "h-hello-2-hello" in pods(server))
+    await engine.scale(FIRST, 1, remove=server.cluster.pods[:1])
+    await until(lambda: pods(server).count("h-hello-1-hello") == 1)
+    await engine.expect([SECOND])
+    await engine.scale(SECOND, 1)
+    await until(lambda: pods(server) == ["h-hello-2-hello"])
+    await until(lambda: not any("hello-1-" in ref.name for ref in server.cluster.objects))
+    await engine.expect([])
+    await until(lambda: not deployments(server))
+
+
+@pytest.mark.parametrize("first", range(STRIDE))
+@pytest.mark.parametrize("when", ["before_write", "after_write"])
+async def test_it_goes_on_wherever_it_died(when: str, first: int) -> None:
+    """At each write of a deployment's life, before it and after it."""
+    deaths = 0
+    for moment in itertools.count(first, STRIDE):
+        server, death = ClusterServer(ClusterInMemory()), Death(moment)
+        setattr(server, when, death)
+        async with server.running():
+            async with engine_on(server) as engine:
+                await first_of(live(engine, server), death.has_come.wait())
+            assert len(pods(server)) <= 3
+            if not death.has_come.is_set():
+                break
+            death.is_over = True
+            async with engine_on(server) as engine:
+                await live(engine, server)
+        deaths += 1
+    assert deaths >= LEAST_WRITES // STRIDE
+
+
+async def first_of(*works: Coroutine[Any, Any, object]) -> None:
+    """Returns when one has ended; the others end with it."""
+    tasks = [asyncio.create_task(work) for work in works]
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class Death:
+    """Lets some writes through, and then answers none until it is over."""
+
+    def __init__(self, writes: int) -> None:
+        self._left = writes
+        self.has_come = asyncio.Event()
+        self.is_over = False
+
+    def __call__(self) -> bool:
+        if self._left == 0:
+            self.has_come.set()
+        self._left -= 1
+        return self.is_over or not self.has_come.is_set()
+
+
+@pytest.mark.parametrize("fault", [ClusterServer.forget, ClusterServer.cut])
+async def test_a_watch_that_ends_is_taken_up_again(
+    server: ClusterServer, fault: Callable[[ClusterServer], None]
+) -> None:
+    async with engine_on(server) as engine:
+        await engine.expect([FIRST])
+        await engine.scale(FIRST, 1)
+        await until_replicas(engine, states(S.READY))
+        fault(server)
+        await engine.scale(FIRST, 2)
+        await until_replicas(engine, states(S.READY, S.READY))
+
+
+@pytest.mark.parametrize("status", [409, 429, 500])
+async def test_what_is_refused_is_tried_again(server: ClusterServer, status: int) -> None:
+    server.statuses = [status] * 3
+    async with engine_on(server) as engine:
+        await engine.scale(FIRST, 1)
+        await until_replicas(engine, states(S.READY))
+    assert server.statuses == []
+
+
+async def test_what_is_refused_for_good_waits_with_the_servers_sentence(
+    server: ClusterServer,
+) -> None:
+    async with engine_on(server) as engine:
+        await engine.scale(FIRST, 1)
+        await until_replicas(engine, states(S.READY))
+        server.statuses = [403] * 1000
+        await engine.scale(FIRST, 3)
+        waits = states(S.PENDING, S.PENDING, S.READY)
+        found = await until_replicas(engine, waits)
+        assert {each.reason for each in found if each.state is S.PENDING} == {
+            "it was told to refuse"
+        }
+        server.statuses = []
+        await until_replicas(engine, states(S.READY, S.READY, S.READY))
+
+
+async def test_what_cannot_be_prepared_waits_with_the_reason_and_keeps_what_it_has(
+    server: ClusterServer,
+) -> None:
+    runtime = OneImage()
+    async with engine_on(server, runtime) as engine:
+        await engine.expect([FIRST])
+        await engine.scale(FIRST, 1)
+        await until_replicas(engine, states(S.READY))
+        runtime.trouble = "There is no image for Python 3.8."
+        await engine.scale(SECOND, 1)
+        _, waiting = await until_replicas(engine, states(S.READY, S.PENDING))
+        assert waiting.reason == runtime.trouble
+        assert pods(server) == ["h-hello-1-hello"]
+
+
+async def test_what_a_replica_printed_is_kept_while_it_ends(server: ClusterServer) -> None:
+    async with engine_on(server) as engine:
+        await engine.scale(FIRST, 1)
+        (replica,) = await until_replicas(engine, states(S.READY))
+        assert await engine.logs(replica.id, 5) == ["it serves"]
+        (pod,) = [ref for ref in server.cluster.objects if ref.kind == "Pod"]
+        server.cluster.end(pod)
+        await until_replicas(engine, states(S.STOPPING))
+        server.cluster.delete(pod)
+        server.cluster.follow()
+        await until_replicas(engine, states(S.READY))
+
+        async def is_kept() -> bool:
+            return await engine.logs(replica.id, 5) == ["it serves"]
+
+        await until(is_kept)
+        with pytest.raises(UnknownReplica):
+            await engine.logs("nobody", 5)
