@@ -6,7 +6,6 @@ import asyncio
 import errno
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ from hotplate.deploy.errors import UnknownReplica
 from hotplate.deploy.workload import Workload, WorkloadKey
 from hotplate.platform.controller.loading import Loader
 from hotplate.platform.controller.status_json import live_json
-from hotplate.platform.errors import PortsExhausted
 from hotplate.platform.store.deployments import RevisionDraft
 from hotplate.platform.store.records import Deployment
 from hotplate.serving.gateway.protocol.routes import RouteDemand
@@ -81,33 +79,6 @@ async def test_replicas_follow_demand_up_and_down_and_drain_first(world: World) 
     assert world.gateway.routed() == []
     await world.gateway.report(default__echo=RouteDemand())
     await until(lambda: not world.engine.found)
-
-
-async def test_what_sleeps_may_have_replicas_and_what_is_replaced_only_until_it_has_drained(
-    world: World,
-) -> None:
-    def expected() -> list[int] | None:
-        known = world.engine.expected
-        return None if known is None else sorted(key.revision for key in known)
-
-    made = world.deploy(least=0)
-    await until(lambda: world.status(made) == "scaled-to-zero" and not world.engine.found)
-    assert expected() == [1]
-    await world.gateway.report(default__echo=RouteDemand(in_flight=1, service_s=60))
-    await until(lambda: len(world.gateway.routed()) == 1)
-    (old,) = world.gateway.routed()
-    await world.gateway.report(default__echo=RouteDemand(in_flight=1, busy={old: 1}))
-    world.update(made, "v2")
-    await until(lambda: world.status(made) == "running" and bool(world.engine.of(2)))
-    assert (expected(), list(world.engine.of(1))) == ([1, 2], [world.engine.found[old]])
-    await world.gateway.report(default__echo=RouteDemand(in_flight=1))
-    await until(lambda: expected() == [2])
-    assert not world.engine.of(1)
-    world.store.deployments.terminate(made.id)
-    world.controller.poke(made.id)
-    await world.gateway.report(default__echo=RouteDemand())
-    await until(lambda: world.status(made) == "terminated")
-    await until(lambda: expected() == [])
 
 
 async def rolling_out(world: World) -> tuple[Deployment, list[str]]:
@@ -410,70 +381,6 @@ async def test_a_lost_gateway_changes_nothing(world: World) -> None:
     assert len(world.engine.found) == 1
 
 
-async def test_one_that_is_ended_without_us_ends_its_requests_and_another_takes_its_place(
-    world: World,
-) -> None:
-    world.deploy(least=1)
-    await until(lambda: len(world.gateway.routed()) == 1)
-    (ended,) = world.gateway.routed()
-    await world.gateway.report(default__echo=RouteDemand(in_flight=1, busy={ended: 1}))
-    world.engine.become(ended, ReplicaState.STOPPING, "its node is being emptied")
-    await until(lambda: len(world.gateway.routed()) == 1 and ended not in world.gateway.routed())
-    route = world.gateway.route()
-    assert route is not None
-    assert ended in {replica.id for replica in route.replicas if replica.draining}
-    world.engine.bury()
-    await until(lambda: ended not in {r.id for r in (world.gateway.route() or route).replicas})
-    assert world.engine.removed == []
-
-
-async def test_what_the_engine_is_not_let_make_waits_and_says_why(world: World) -> None:
-    made = await world.deploy_running()
-    (first,) = world.engine.found
-    world.engine.refuses = "pods is forbidden: exceeded quota: one, used: pods=1, limited: pods=1"
-    await world.gateway.report(default__echo=RouteDemand(in_flight=1, queued=1, service_s=60))
-    await until(lambda: len(world.engine.found) == 2)
-    await until(lambda: world.engine.refuses in found_reason(world, made))
-    assert (world.status(made), world.gateway.routed()) == ("running", [first])
-    events = {e.kind: e.message for e in world.store.history.events(made.id)}
-    assert events["Pending"] == world.engine.refuses
-    shown = world.controller.live(made.id)["replicas"]
-    assert {(r["id"] == first, r["state"], r["node"]) for r in shown} == {
-        (True, "ready", "here"),
-        (False, "pending", ""),
-    }
-    workload = world.state(made).services[1][0].workload
-    await world.engine.allow(workload)
-    await until(lambda: len(world.gateway.routed()) == 2)
-    world.engine.refuses = "no more"
-    await world.gateway.report(default__echo=RouteDemand(in_flight=2, queued=1, service_s=60))
-    await until(lambda: len(world.engine.found) == 3)
-    serving = set(world.gateway.routed())
-    await world.gateway.report(default__echo=RouteDemand(in_flight=1, busy={first: 1}))
-    await until(lambda: list(world.engine.found) == [first])
-    assert serving.intersection(world.engine.removed), "its own, and the one that was never made"
-    assert set(world.state(made).seen) == serving
-
-
-async def test_where_another_one_ends_than_was_drained_the_drained_one_serves_again(
-    world: World,
-) -> None:
-    made = world.deploy(least=0)
-    await until(lambda: world.status(made) == "scaled-to-zero" and not world.engine.found)
-    await world.gateway.report(default__echo=RouteDemand(in_flight=1, queued=1, service_s=60))
-    await until(lambda: len(world.gateway.routed()) == 2)
-    world.engine.ends_others = True
-    busy, idle = world.gateway.routed()
-    await world.gateway.report(default__echo=RouteDemand(in_flight=1, busy={busy: 1}))
-    await until(lambda: world.engine.found[busy].state is ReplicaState.STOPPING)
-    await until(lambda: world.gateway.routed() == [idle])
-    route = world.gateway.route()
-    assert route is not None and {r.id for r in route.replicas} == {busy, idle}
-    world.engine.bury()
-    await until(lambda: len((world.gateway.route() or route).replicas) == 1)
-    assert world.gateway.routed() == [idle] and idle not in world.engine.removed
-
-
 async def test_a_gateway_that_is_parted_with_answers_and_goes(world: World) -> None:
     async with asyncio.timeout(2):
         await world.controller.gateways.close()
@@ -497,100 +404,6 @@ async def test_one_deployment_that_cannot_be_read_does_not_keep_the_others_from_
         await until(lambda: world.gateway.route() and world.gateway.routed())
         assert world.engine.expected is None, "what the damaged one wants has not been said"
         assert world.engine.removed == []
-    store.close()
-
-
-async def test_without_ports_for_its_services_one_waits_and_says_so_and_the_others_serve(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("hotplate.platform.controller.reconciler.PORTS_AGAIN_S", 0.01)
-    most = 2
-
-    def allocate(taken: set[int]) -> int:
-        if len(taken) >= most:
-            raise PortsExhausted(f"deployment_ports 1-{most}: all are taken")
-        return next(port for port in range(1, most + 1) if port not in taken)
-
-    store = QuickStore(tmp_path / "hotplate.db", allocate)
-    world = World(store, FakeEngine())
-    echo = world.deploy(least=1)
-    calling = {"name": "Echo", "dependencies": [{"service": "Other"}]}
-    chain = {**MANIFEST, "services": [calling, {"name": "Other"}]}
-    draft = RevisionDraft(world.bento("v2", chain), config(1, 1))
-    waits = store.deployments.create(world.user, "waits", draft)
-    async with running(world):
-        await until(lambda: world.status(echo) == "running")
-        await until(lambda: "all are taken" in found_reason(world, waits))
-        assert world.status(waits) == "deploying"
-        assert "Traceback" not in caplog.text and "step failed" not in caplog.text
-        assert {replica.key.deployment for replica in world.engine.found.values()} == {"echo"}
-        await until(lambda: world.engine.expected is not None)
-        store.deployments.delete(echo.id)
-        world.controller.poke(echo.id)
-        await until(lambda: world.status(waits) == "running")
-    store.close()
-
-
-class ByName:
-    """Services of one bento reach each other by names."""
-
-    need_ports = False
-
-    def of(self, key: WorkloadKey, port: int) -> str:
-        return f"{key.service.lower()}.svc"
-
-
-async def test_where_services_have_names_no_ports_are_given(tmp_path: Path) -> None:
-    def allocate(taken: set[int]) -> int:
-        if taken:
-            raise PortsExhausted("deployment_ports 1-1: all are taken")
-        return 1
-
-    store = QuickStore(tmp_path / "hotplate.db", allocate)
-    world = World(store, FakeEngine(), rules=replace(RULES, inner=ByName()))
-    calling = {"name": "Echo", "dependencies": [{"service": "Other"}]}
-    chain = {**MANIFEST, "services": [calling, {"name": "Other"}]}
-    draft = RevisionDraft(world.bento("v1", chain), config(1, 1))
-    made = store.deployments.create(world.user, "chain", draft)
-    async with running(world):
-        await until(lambda: world.status(made) == "running")
-        entry, other = world.state(made).services[1]
-        assert (entry.workload.depends, other.address) == (
-            {"Other": "http://other.svc"},
-            "other.svc",
-        )
-        await until(lambda: bool(world.gateway.route("default/chain@1/Other")))
-        inner = world.gateway.route("default/chain@1/Other")
-        assert inner is not None and (inner.port, inner.hosts) == (0, ("other.svc",))
-    store.close()
-
-
-def is_gone(world: World, made: Deployment) -> bool:
-    return world.status(made) == "gone"
-
-
-def found_reason(world: World, made: Deployment) -> str:
-    found = world.store.deployments.get(made.id)
-    return found.reason if found else ""
-
-
-async def test_the_ports_of_deployments_that_are_gone_are_given_again(tmp_path: Path) -> None:
-    def allocate(taken: set[int]) -> int:
-        if 1 in taken and 2 in taken:
-            raise PortsExhausted("deployment_ports 1-2: both are taken")
-        return 2 if 1 in taken else 1
-
-    store = QuickStore(tmp_path / "hotplate.db", allocate)
-    world = World(store, FakeEngine())
-    bento = world.bento("v1")
-    async with running(world):
-        for number in range(50):
-            draft = RevisionDraft(bento, config(number % 2, 1))
-            made = store.deployments.create(world.user, f"echo-{number}", draft)
-            world.controller.poke(made.id)
-            store.deployments.delete(made.id)
-            world.controller.poke(made.id)
-            await until(partial(is_gone, world, made))
     store.close()
 
 

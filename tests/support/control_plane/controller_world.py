@@ -122,6 +122,11 @@ class World:
         found = self.store.deployments.get(deployment.id)
         return found.status if found else "gone"
 
+    def reason(self, deployment: Deployment) -> str:
+        """That of its status; empty = it is gone."""
+        found = self.store.deployments.get(deployment.id)
+        return found.reason if found else ""
+
     def state(self, deployment: Deployment) -> DeploymentState:
         """What the controller remembers of it."""
         found = self.controller.states.get(deployment.id)

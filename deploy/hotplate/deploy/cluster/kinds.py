@@ -17,6 +17,11 @@ class ObjectKind:
     plural: str
     namespaced: bool = True
 
+    @property
+    def version(self) -> str:
+        """As `apiVersion` has it."""
+        return self.group.removeprefix("/apis/").removeprefix("/api/")
+
     def path(self, namespace: str = "", name: str = "") -> str:
         """Of one object, of all of a namespace, or of all; parts of names are quoted."""
         within = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""

@@ -17,6 +17,14 @@ from typing import Any
 from blake3 import blake3
 
 from hotplate.deploy.cluster import names
+from hotplate.deploy.cluster.kinds import (
+    CONFIG_MAP,
+    POD_DISRUPTION_BUDGET,
+    SECRET,
+    SERVICE,
+    SERVICE_ACCOUNT,
+    ObjectKind,
+)
 from hotplate.deploy.cluster.pod_spec import PodSpec
 from hotplate.deploy.cluster.quantities import binary, thousandths
 from hotplate.deploy.workload import Workload
@@ -141,6 +149,11 @@ def stamped(manifest: Manifest) -> Manifest:
     return {**manifest, "metadata": {**meta, "annotations": annotations}}
 
 
+def _object(kind: ObjectKind, placed: Placed, name: str) -> Manifest:
+    """What all objects of a workload say."""
+    return {"apiVersion": kind.version, "kind": kind.name, "metadata": _meta(placed, name)}
+
+
 def _meta(placed: Placed, name: str) -> dict[str, Any]:
     return {
         "name": name,
@@ -158,9 +171,7 @@ def _selector(placed: Placed) -> dict[str, str]:
 
 def _service_account(placed: Placed) -> Manifest:
     return {
-        "apiVersion": "v1",
-        "kind": "ServiceAccount",
-        "metadata": _meta(placed, placed.base),
+        **_object(SERVICE_ACCOUNT, placed, placed.base),
         "automountServiceAccountToken": False,
     }
 
@@ -169,9 +180,7 @@ def _env(placed: Placed, pod: PodSpec) -> Manifest:
     """Variables and secret files of pods that start from now on."""
     content = {VARIABLES: dict(pod.env), FILES: dict(pod.files)}
     return {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": _meta(placed, f"{placed.base}-env"),
+        **_object(SECRET, placed, f"{placed.base}-env"),
         "type": "Opaque",
         "data": {key: _encoded(value) for key, value in content.items()},
     }
@@ -185,9 +194,7 @@ def _job(placed: Placed, pod: PodSpec) -> Manifest:
     content = json.dumps(pod.job, sort_keys=True)
     ending = blake3(content.encode()).hexdigest()[:8]
     return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": _meta(placed, f"{placed.base}-{ending}"),
+        **_object(CONFIG_MAP, placed, f"{placed.base}-{ending}"),
         "immutable": True,
         "data": {"job.json": content},
     }
@@ -196,9 +203,7 @@ def _job(placed: Placed, pod: PodSpec) -> Manifest:
 def _headless(placed: Placed) -> Manifest:
     """Its EndpointSlices tell gateways of every pod, ready or not: they ask for themselves."""
     return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": _meta(placed, placed.base),
+        **_object(SERVICE, placed, placed.base),
         "spec": {
             "clusterIP": "None",
             "publishNotReadyAddresses": True,
@@ -211,9 +216,7 @@ def _headless(placed: Placed) -> Manifest:
 def _calls(placed: Placed) -> Manifest:
     """By this name other services of the bento reach it, through the gateway."""
     return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": _meta(placed, f"{placed.base}-calls"),
+        **_object(SERVICE, placed, f"{placed.base}-calls"),
         "spec": {
             "type": "ExternalName",
             "externalName": f"hotplate-gateway-internal.{placed.release}.svc.cluster.local",
@@ -223,9 +226,7 @@ def _calls(placed: Placed) -> Manifest:
 
 def _budget(placed: Placed) -> Manifest:
     return {
-        "apiVersion": "policy/v1",
-        "kind": "PodDisruptionBudget",
-        "metadata": _meta(placed, placed.base),
+        **_object(POD_DISRUPTION_BUDGET, placed, placed.base),
         "spec": {
             "maxUnavailable": 1,
             "selector": {"matchLabels": _selector(placed)},

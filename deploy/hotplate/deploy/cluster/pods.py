@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from hotplate.deploy.cluster import names
-from hotplate.deploy.cluster.objects import PORT, Manifest
+from hotplate.deploy.cluster.objects import GPU, PORT, Manifest
 from hotplate.deploy.cluster.quantities import cpus, size_bytes
 from hotplate.deploy.engine import Node, Replica, ReplicaState
 from hotplate.deploy.phases import Phase, merge
@@ -19,7 +19,6 @@ from hotplate.deploy.workload import Resources, WorkloadKey
 CRASHED = "CrashLoopBackOff"
 NO_IMAGE = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"})
 NOT_MADE = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
-GPU = "nvidia.com/gpu"
 
 
 def replica_of(pod: Manifest, events: Iterable[Manifest] = ()) -> Replica | None:

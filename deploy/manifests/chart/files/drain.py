@@ -20,6 +20,7 @@ ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 FINALIZER = "hotplate.dev/drain"
 LABEL = "app.kubernetes.io/part-of=hotplate"
 LOOK_EVERY_S = 1.0
+"""A watch would tell, and need more than the standard library, which is all that the hook has."""
 
 
 class Cluster:
