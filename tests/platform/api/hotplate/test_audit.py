@@ -16,6 +16,7 @@ from hotplate.platform.cli import main
 from hotplate.platform.store.audit import ACTOR, TEXT_CHARACTERS, Actor, AuditFilter
 from hotplate.platform.store.config_changes import config_changes
 from hotplate.platform.store.parts import Store
+from hotplate.platform.upkeep.audit_sweep import forget_old
 from tests.support.control_plane.cloud import Cloud, Refused
 from tests.support.patience import until
 
@@ -249,6 +250,16 @@ def test_lines_go_when_they_are_old_and_not_before(store: Store) -> None:
     assert store.audit.forget(line.at) == 0
     assert store.audit.forget(line.at + timedelta(microseconds=1)) == 1
     assert store.audit.page(AuditFilter(), 10) == ([], 0)
+
+
+@pytest.mark.parametrize(("days", "left"), [(400.0, 1), (-1.0, 0)])
+async def test_they_are_swept_by_the_number_of_days(store: Store, days: float, left: int) -> None:
+    store.audit.refuse(Actor("ada"), "access.refused", "GET /", {})
+    sweeping = asyncio.create_task(forget_old(store.audit, days))
+    await asyncio.sleep(0)
+    (_, total) = await store.audit.run(store.audit.page, AuditFilter(), 10)  # behind the sweep
+    sweeping.cancel()
+    assert total == left
 
 
 def test_a_change_that_is_undone_leaves_no_line(store: Store) -> None:
