@@ -85,6 +85,14 @@ async def test_a_second_look_writes_nothing_nor_does_another_engine(server: Clus
     assert server.writes[before:] == []
 
 
+async def test_an_organization_without_anything_is_looked_for_once(server: ClusterServer) -> None:
+    async with engine_on(server) as engine:
+        await asyncio.sleep(3 * SETTINGS.look_s)
+        assert server.reads.count("/api/v1/namespaces/hotplate-t-acme") == 1
+        await engine.scale(FIRST, 1)
+        await until_replicas(engine, states(S.READY))
+
+
 async def live(engine: KubernetesEngine, server: ClusterServer) -> None:
     """A deployment comes, grows, gets a new revision, shrinks, and goes."""
     await engine.expect([FIRST])

@@ -32,6 +32,8 @@ class ClusterServer:
 
     def __init__(self, cluster: ClusterInMemory) -> None:
         self.cluster = cluster
+        self.reads: list[str] = []
+        """Path of each object that was asked for."""
         self.writes: list[str] = []
         """Method and path of each."""
         self.statuses: list[int] = []
@@ -87,6 +89,7 @@ class ClusterServer:
         if found["part"] == "log":
             return web.Response(text="it serves\n")
         if name:
+            self.reads.append(request.path)
             seen = self.cluster.objects.get(Ref(kind.name, namespace, name))
             return _refused(404, "not found") if seen is None else web.json_response(seen)
         if "watch" in request.query:

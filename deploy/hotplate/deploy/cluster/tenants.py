@@ -31,12 +31,14 @@ class Tenants:
     def __init__(self, api: ClusterApi, release: str, changed: Callable[[], None]) -> None:
         self._api, self._release, self._changed = api, release, changed
         self._tenants: dict[str, _Tenant] = {}
+        self._absent: set[str] = set()
+        """Organizations that had no namespace when we looked: only we make them."""
         self._tasks = BackgroundTasks()
 
     async def prepare(self, organizations: Collection[str], make: Collection[str]) -> None:
         """Have the namespaces of those in `make`, and follow what is in all. Raises
         `ClusterRefused` and `ClusterUnreachable`."""
-        for organization in sorted({*organizations, *make}):
+        for organization in sorted({*organizations, *make} - (self._absent - {*make})):
             tenant = self._tenants.get(organization)
             if tenant is None or not tenant.made:
                 await self._prepare(organization, made=organization in make)
@@ -80,7 +82,9 @@ class Tenants:
         wanted = tenancy(self._release, organization)
         seen = [await self._read(ref_of(each)) for each in wanted]
         if seen[0] is None and not made:
+            self._absent.add(organization)
             return
+        self._absent.discard(organization)
         for manifest, there in zip(wanted, seen, strict=True):
             if not matches(manifest, there):
                 await self._api.apply(manifest)
