@@ -21,15 +21,12 @@ from hotplate.deploy.local.records import Record, Records
 from hotplate.deploy.process.detached import Process
 from hotplate.deploy.sandbox.process_scope import REPLICA_DIR
 from hotplate.deploy.workload import Workload
+from tests.support.dead import Dead, bury_the_dead
 from tests.support.deploy.fake_runtime import MACHINE, QUICK, FakeRuntime, workload
 from tests.support.deploy.running import states, until, zombies
 from tests.support.patience import PATIENCE_S
 
 S = ReplicaState
-
-
-class Dead(BaseException):
-    """No handler of the engine's may catch this."""
 
 
 class MortalRecords(Records):
@@ -41,6 +38,7 @@ class MortalRecords(Records):
         self.last = ""
         self._left = effects
         self._loop = asyncio.get_running_loop()
+        bury_the_dead(self._loop)
 
     def create(self, replica: str) -> None:
         self._needed()

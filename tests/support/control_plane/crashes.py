@@ -10,7 +10,7 @@ import threading
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from fsspec.core import url_to_fs
 from sqlalchemy.orm import Session
@@ -21,10 +21,7 @@ from hotplate.cache.store.storage import LocalStorage
 from hotplate.deploy.workload import Workload
 from tests.support.control_plane.fake_engine import FakeEngine
 from tests.support.control_plane.quick_store import QuickDatabase
-
-
-class Dead(BaseException):
-    """A process that is dead does nothing more; no handler may catch this."""
+from tests.support.dead import Dead, bury_the_dead
 
 
 class Life:
@@ -38,7 +35,7 @@ class Life:
         self._left = effects
         self._lock = threading.Lock()
         self._loop = asyncio.get_running_loop()
-        self._loop.set_exception_handler(_but_the_dead)
+        bury_the_dead(self._loop)
 
     def needed(self) -> None:
         """Before an effect. Raises Dead."""
@@ -53,16 +50,6 @@ class Life:
                 self.last = effect
                 self._loop.call_soon_threadsafe(self.ended.set)
         self.needed()
-
-
-def _but_the_dead(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Log what went wrong, unless it is the end that a test gave to a life.
-
-    A dead plane's tasks are found by the garbage collector at any moment. Python 3.11 parses the
-    lines of a traceback that it formats, and fails where that happens within another parse.
-    """
-    if not isinstance(context.get("exception"), Dead):
-        loop.default_exception_handler(context)
 
 
 class MortalDatabase(QuickDatabase):

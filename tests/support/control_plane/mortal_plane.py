@@ -36,13 +36,8 @@ from hotplate.platform.store.records import Deployment, Kind, Term
 from hotplate.serving.gateway.protocol.routes import RouteDemand
 from tests.support.control_plane.cloud import Cloud, Refused
 from tests.support.control_plane.controller_world import RULES, StandInGateway, config
-from tests.support.control_plane.crashes import (
-    Dead,
-    Life,
-    MortalBlobs,
-    MortalDatabase,
-    MortalEngine,
-)
+from tests.support.control_plane.crashes import Life, MortalBlobs, MortalDatabase, MortalEngine
+from tests.support.dead import Dead
 from tests.support.patience import until
 
 SOMEBODY = Term(holder="it", url="http://here:1", process="1 1@boot", place="here")
