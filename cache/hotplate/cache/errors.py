@@ -5,6 +5,7 @@
 ├── UnknownUrl         nothing that can be read at a URL
 ├── VersionChanged     the file at a URL has changed since its fetch began
 ├── Unauthorized       a request without the agent's token
+├── TicketRefused      a volume whose ticket is forged, copied or missing
 ├── TooMany            more connections than one replica may have, or one without a request
 ├── UnknownPart        no part of that number in that upload
 ├── ChunkCorrupt       bytes that do not have the digest they should
@@ -59,6 +60,12 @@ class Unauthorized(CacheError):
     """The agent has a token, and the request does not carry it."""
 
     code = "unauthorized"
+
+
+class TicketRefused(CacheError):
+    """A pod's volume has no ticket of this cluster's control plane for that pod."""
+
+    code = "ticket_refused"
 
 
 class TooMany(CacheError):

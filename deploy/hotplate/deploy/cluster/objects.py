@@ -16,6 +16,8 @@ from typing import Any
 
 from blake3 import blake3
 
+from hotplate.cache.volumes.ticket import DRIVER as AGENT_DRIVER
+from hotplate.cache.volumes.ticket import TICKET
 from hotplate.deploy.cluster import names
 from hotplate.deploy.cluster.kinds import (
     CONFIG_MAP,
@@ -42,9 +44,6 @@ UID = "HOTPLATE_REPLICA_UID"
 """The variable by which a worker knows who it is: it refuses what is meant for another pod, which
 had its address before."""
 USER = 10001
-AGENT_DRIVER = "agent.hotplate.dev"
-"""The CSI driver of the nodes' agents."""
-TICKET = "hotplate.dev/ticket"
 GPU = "nvidia.com/gpu"
 DEFAULT_MEMORY = "512Mi"
 """What a replica is counted with that asks for none."""
