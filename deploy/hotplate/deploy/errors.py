@@ -1,5 +1,6 @@
 """DeployError
 ├── UnknownReplica    no replica of that id, now or lately
+├── BeingPrepared     something is being made; ask again when it has changed
 ├── PrepareFailed     environment, bento or models could not be made ready
 ├── SpawnFailed       the operating system would not start a process
 ├── StandbyRefused    a warm process did not become a replica; start one anew
@@ -21,6 +22,17 @@ class UnknownReplica(DeployError):
     """No replica of that id, now or lately. List the replicas and ask again."""
 
     code = "unknown_replica"
+
+
+class BeingPrepared(DeployError):
+    """What was asked for is being made: it is asked for again when something has changed. `log` is
+    the path of the file with the output of what makes it; empty while there is none."""
+
+    code = "being_prepared"
+
+    def __init__(self, message: str, *, log: str = "") -> None:
+        super().__init__(message)
+        self.log = log
 
 
 class PrepareFailed(DeployError):

@@ -25,11 +25,14 @@ class Bento:
     """Variables of the entry service: `name`, `value` ("" = required), `stage`."""
     hub_models: tuple[HubUrl, ...] = ()
     """Models that stay at a hub, each fixed to a commit."""
+    files: Mapping[str, str] | None = None
+    """A digest of each of its files by path, where not all of them are in the folder."""
 
 
-def read_bento(folder: Path, hubs: Hubs) -> Bento:
-    """Reads a bento. Raises `BentoUnusable` if the folder is no bento, the bento has the legacy
-    format, or it names a model at a hub that is not one of `hubs`."""
+def read_bento(folder: Path, hubs: Hubs, files: Mapping[str, str] | None = None) -> Bento:
+    """Reads a bento; `files` are what is known of its files where the folder has not all of them.
+    Raises `BentoUnusable` if the folder is no bento, the bento has the legacy format, or it names a
+    model at a hub that is not one of `hubs`."""
     try:
         about = read_description((folder / "bento.yaml").read_bytes())
     except (FileNotFoundError, ValueError) as error:
@@ -49,7 +52,7 @@ def read_bento(folder: Path, hubs: Hubs) -> Bento:
         raise BentoUnusable(
             "The bento.yaml of the bento is damaged (image or envs); build the bento again."
         )
-    return Bento(folder, image, tuple(envs), hub_models(about, hubs))
+    return Bento(folder, image, tuple(envs), hub_models(about, hubs), files)
 
 
 def hub_models(about: Mapping[str, Any], hubs: Hubs) -> tuple[HubUrl, ...]:

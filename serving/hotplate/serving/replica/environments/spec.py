@@ -17,6 +17,8 @@ from hotplate.serving.replica.secret_values import SecretSet
 SPEC_VERSION = "2"
 """Raised when the build changes, so that older environments are not used for it."""
 REQUIREMENTS = "env/python/requirements.txt"
+WHEELS = "src/wheels/"
+"""Wheels of the bento's own."""
 REQUIREMENTS_BYTES = 16 << 20
 """A lock of a thousand packages with all their digests is about one MiB."""
 
@@ -49,9 +51,11 @@ def read_spec(
     image: Mapping[str, Any],
     build_env: Mapping[str, str],
     secrets: SecretSet | None = None,
+    files: Mapping[str, str] | None = None,
 ) -> EnvironmentSpec:
     """The spec of an unpacked bento; `image` is the mapping of that name in its `bento.yaml`. Of
-    `secrets` their versions are part of the digest, and no value.
+    `secrets` their versions are part of the digest, and no value. `files` are digests of all its
+    files by path, for whoever has only its requirements.
 
     Raises `EnvironmentFailed` for requirements that only the machine that built the bento can meet.
     """
@@ -74,13 +78,13 @@ def read_spec(
     post_commands = tuple(image.get("post_commands") or ())
     # Code of the bento that takes part in the build makes the environment this bento's own.
     needs_sources = bool(post_commands) or any(_NEEDS_SOURCES.match(line) for line in lines)
-    sources = bento if needs_sources else bento / "src" / "wheels"
+    part = "" if needs_sources else WHEELS
     return EnvironmentSpec(
         digest=_digest(
             [SPEC_VERSION, python_version, *lines],
             post_commands,
             [f"{name}={value}" for name, value in sorted(build_env.items())],
-            list(_file_digests(sources)),
+            list(_file_digests(bento / part) if files is None else _digests_below(part, files)),
             *([[f"secrets {secrets.digest}"]] if secrets else []),
         ),
         bento=bento,
@@ -122,6 +126,12 @@ def _file_digests(folder: Path) -> Iterator[str]:
                 while block := file.read(1 << 20):
                     digest.update(block)
             yield f"{path.relative_to(folder)}={digest.hexdigest()}"
+
+
+def _digests_below(part: str, files: Mapping[str, str]) -> Iterator[str]:
+    for path, digest in sorted(files.items()):
+        if path.startswith(part):
+            yield f"{path.removeprefix(part)}={digest}"
 
 
 def _digest(*groups: list[str] | tuple[str, ...]) -> str:
