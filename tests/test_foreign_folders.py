@@ -148,13 +148,13 @@ OURS = {
         "the build's folder before anything runs in it; its log, which lies beside it; the "
         "operator's configuration; the agent's tree; a source of our own",
         {
-            "Build._compile": ".read_text",
             "Build._log_bytes": ".stat",
             "Build._make_folders": ".is_file .mkdir shutil.copyfile",
             "Build._output": ".open",
             "Build._placing": ".read_text",
             "Build._reads": ".exists",
-            "Build._run": ".is_dir",
+            "Build._places": ".is_dir",
+            "Build._run": ".read_text",
             "Build._write": ".open",
         },
     ),
@@ -165,6 +165,15 @@ OURS = {
             "MaskedLog.__enter__": ".unlink os.mkfifo os.open",
             "MaskedLog.__exit__": ".unlink",
             "MaskedLog._write": ".open",
+        },
+    ),
+    "serving/replica/pods/bentos.py": Ours(
+        "descriptions of bentos, which the control plane alone writes and reads",
+        {
+            "Bentos._read": ".is_dir",
+            "Bentos._write": ".is_dir .mkdir .rename shutil.rmtree",
+            "Bentos._write_file": ".mkdir .write_bytes",
+            "Bentos.get": "shutil.rmtree",
         },
     ),
     "serving/replica/memory_folders.py": Ours(

@@ -24,7 +24,7 @@ from hotplate.platform.errors import StoreFailed
 from hotplate.platform.store.parts import Store
 from hotplate.platform.store.records import Deployment, RolloutOutcome
 from hotplate.platform.upkeep.checks import checks
-from hotplate.serving.replica.environments.diagnosis import diagnose
+from hotplate.serving.replica.inside.building.diagnosis import diagnose
 from tests.support.control_plane.situations import deployment, key, observed, replica, revision
 
 COMING = deployment(revision(1, RolloutOutcome.DEPLOYING), None)

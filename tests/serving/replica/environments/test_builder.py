@@ -11,10 +11,10 @@ import pytest
 import yaml
 
 from hotplate.serving.replica.environments.builder import Environment, EnvironmentBuilder
-from hotplate.serving.replica.environments.diagnosis import diagnose
 from hotplate.serving.replica.environments.folder import SHARED
 from hotplate.serving.replica.environments.spec import REQUIREMENTS, read_spec
 from hotplate.serving.replica.errors import EnvironmentFailed
+from hotplate.serving.replica.inside.building.diagnosis import diagnose
 from tests.support.cache.web import WebServer
 from tests.support.replica.bentos import write_bento, write_wheel
 from tests.support.replica.replicas import environments_in

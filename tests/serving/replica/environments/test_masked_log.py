@@ -8,13 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotplate.serving.replica.environments.masked_log import (
-    HELD_BYTES,
-    PIECE_BYTES,
-    Mask,
-    PlainLog,
-    masked_log,
-)
+from hotplate.serving.replica.environments.masked_log import PlainLog, masked_log
+from hotplate.serving.replica.inside.building.mask import HELD_BYTES, PIECE_BYTES, Mask
 
 
 def masked(texts: list[str], *pieces: bytes) -> bytes:

@@ -10,7 +10,7 @@ import asyncio
 import os
 import shutil
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,25 +21,27 @@ from hotplate.deploy.builds import BuildCommand, BuildRunner, BuildStep
 from hotplate.machine import foreign_folder
 from hotplate.machine.background import until_done
 from hotplate.machine.free_space import FreeSpace
-from hotplate.serving.replica.environments.diagnosis import diagnose
 from hotplate.serving.replica.environments.folder import VENV, EnvironmentFolder, ReadyEnvironment
 from hotplate.serving.replica.environments.masked_log import masked_log
 from hotplate.serving.replica.environments.spec import EnvironmentSpec
+from hotplate.serving.replica.environments.steps import BuildPlaces, notes, steps, variables
 from hotplate.serving.replica.errors import EnvironmentFailed
 from hotplate.serving.replica.home import copy_bento
 from hotplate.serving.replica.inherited import certificates, for_build
 from hotplate.serving.replica.inside import secret_files
+from hotplate.serving.replica.inside.building.step import (
+    MOST_LOG_BYTES,
+    TAIL_BYTES,
+    Step,
+    StepFailure,
+    after,
+    printed_too_much,
+)
 from hotplate.serving.replica.memory_folders import memory_folder, remove_memory
 
-LOG_TAIL_LINES = 20
-LOG_TAIL_BYTES = 256 << 10
-"""How much of a step's output is searched for the reason of its failure."""
-MOST_LOG_BYTES = 64 << 20
 LOOK_S = 0.2
 """Seconds between checks of the disk while a step runs: a fast disk takes a few 100 MiB
 meanwhile."""
-BYTECODE = "bytecode"
-"""The folder for bytecode beside what `uv` keeps of packages."""
 _COMPILER = Path(__file__).with_name("bytecode.py")
 HOME, BENTO = "home", "bento"
 SECRETS_HOME = "bentoml"
@@ -117,32 +119,27 @@ class Build:
         await asyncio.to_thread(self._make_folders)
         self._packages = await context.builds.prepare(context.packages)
         visible = () if context.builds.walled else None
-        self._env = self._environment(for_build(os.environ, visible))
-        for command in spec.skipped_commands:
-            self._write(f"# not run, it is for a container's system: {command}\n")
-        # Another node has it in another folder.
-        venv = (context.uv, "venv", "--relocatable", "--python", str(self.found.interpreter))
-        await self._step("uv venv", [*venv, str(self.found.root)], self._own)
-        sources = spec.bento / "src"  # local wheels are named relative to it
-        install = (context.uv, "pip", "install", "--python", str(self.found.python))
-        await self._step(
-            "uv pip install",
-            [*install, "-r", str(spec.requirements)],
-            sources if sources.is_dir() else spec.requirements.parent,
-            refresh=("--refresh",),
-        )
-        for command in spec.post_commands:
-            await self._step(command, ["/bin/sh", "-c", command], self._own / BENTO)
-        await self._compile()
-        if spec.post_commands:  # `uv` installs nothing that others may not read
-            await self._step("chmod", ["chmod", "-R", "a+rX", str(self.found.root)], self._own)
+        places = await asyncio.to_thread(self._places)
+        self._env = variables(spec, places, for_build(os.environ, visible))
+        self._write(notes(spec))
+        compiler = await asyncio.to_thread(_COMPILER.read_text)
+        for step in steps(spec, places, compiler):
+            await self._step(step)
 
-    async def _compile(self) -> None:
-        """Else every replica would compile torch at its start."""
-        program = await asyncio.to_thread(_COMPILER.read_text)
-        python = (str(self.found.interpreter), "-I", "-S", "-c", program)
-        folders = (str(self.found.root), str(self._packages / BYTECODE))
-        await self._step("compile", [*python, *folders], self._own, shown="compile all modules")
+    def _places(self) -> BuildPlaces:
+        spec, sources = self._spec, self._spec.bento / "src"
+        return BuildPlaces(
+            root=self.found.root,
+            interpreter=self.found.interpreter,
+            uv=Path(self._context.uv),
+            packages=self._packages,
+            bento=spec.bento,
+            sources=sources if sources.is_dir() else spec.requirements.parent,
+            copy=self._own / BENTO,
+            work=self._own,
+            home=self._own / HOME if self._context.builds.walled else None,
+            secrets_home=self._own / SECRETS_HOME,
+        )
 
     def _make_folders(self) -> None:
         for name in ("", HOME, "tmp", *([SECRETS_HOME] if self._spec.secrets.files else [])):
@@ -155,78 +152,40 @@ class Build:
         if self._spec.post_commands:
             copy_bento(self._spec.bento, self._own / BENTO)
 
-    def _environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
-        """The build's variables. Without isolation it has the home and the temporary folder of the
-        platform's user."""
-        walled, secrets = self._context.builds.walled, self._spec.secrets
-        programs = (str(self.found.python.parent), str(Path(self._context.uv).parent))
-        return {
-            **inherited,
-            **self._spec.build_env,
-            **{n: v for n, v in secrets.env.items() if n not in self._spec.build_env},
-            **({"BENTOML_HOME": str(self._own / SECRETS_HOME)} if secrets.files else {}),
-            "PATH": os.pathsep.join((*programs, inherited.get("PATH", os.defpath))),
-            "VIRTUAL_ENV": str(self.found.root),
-            **({"HOME": str(self._own / HOME), "TMPDIR": "/tmp"} if walled else {}),
-            "UV_CACHE_DIR": str(self._packages),
-            # A hard link would be the same file in the cache and in every other environment.
-            "UV_LINK_MODE": "copy",
-            "UV_PYTHON_DOWNLOADS": "never",
-            "UV_NO_PROGRESS": "1",
-            "NO_COLOR": "1",
-        }
-
-    async def _step(
-        self,
-        name: str,
-        argv: Sequence[str],
-        cwd: Path,
-        *,
-        shown: str = "",
-        refresh: Sequence[str] = (),
-    ) -> None:
-        """One command; the log has it as it is run, or as it is `shown`. With the flags `refresh`
-        it is run again where an index may have by now what was missing."""
+    async def _step(self, step: Step) -> None:
         self._check_room()
-        self._write(f"# {shown}\n" if shown else f"$ {' '.join(argv)}\n")
+        self._write(step.header)
         start = self._log_bytes()
         first, given = await self._placing()
         command = BuildCommand(
-            [*first, "/bin/sh", "-c", 'umask 022; exec "$@"', "sh", *argv],  # replicas are others
+            [*first, *step.command],
             self._env,
-            cwd,
+            Path(step.cwd),
             self._log.written_to,
             own=self._own,
             reads=self._reads(),
             writes=[self._packages],
             stdin_json=given,
         )
-        step = await self._context.builds.start(command)
+        program = await self._context.builds.start(command)
         try:
-            status = await self._ended(step)
+            status = await self._ended(program)
         except BaseException:  # also when interrupted: nothing of it is left, and raised again
-            await until_done(step.end())
+            await until_done(program.end())
             raise
         finally:
             self._log.drain()
-        if step.used_too_much:
+        if program.used_too_much:
             raise EnvironmentFailed(
-                f"The step {name!r} of building the environment used more than the "
+                f"The step {step.name!r} of building the environment used more than the "
                 f"{self._context.builds.memory_bytes >> 20} MiB of memory that builds may "
                 "(build_memory_bytes); have it use less, or raise the limit."
             )
-        if status != 0:
-            output = self._output(start)
-            diagnosis = diagnose(output, self._spec.python_version, name)
-            if diagnosis.may_be_new and refresh:
-                await self._step(name, [*argv, *refresh], cwd, shown=shown)
-                return
-            raise EnvironmentFailed(
-                diagnosis.sentence,
-                retry=diagnosis.retry,
-                no_room=diagnosis.no_room,
-                log=tuple(output.splitlines()[-LOG_TAIL_LINES:]),
-            )
+        match after(step, status, self._output(start), self._spec.python_version):
+            case Step() as again:
+                await self._step(again)
+            case StepFailure() as failure:
+                raise _failed(failure)
 
     async def _placing(self) -> tuple[list[str], Any]:
         """What stands before a step's program, and what that reads: files of secrets are in memory,
@@ -261,10 +220,7 @@ class Build:
                 await asyncio.wait({ended}, timeout=LOOK_S)
                 self._check_room()
                 if self._log_bytes() > MOST_LOG_BYTES:
-                    raise EnvironmentFailed(
-                        f"Building the environment printed more than {MOST_LOG_BYTES >> 20} MiB; "
-                        "have its commands print less."
-                    )
+                    raise _failed(printed_too_much(MOST_LOG_BYTES))
             return ended.result()
         finally:
             ended.cancel()
@@ -285,12 +241,18 @@ class Build:
 
     def _output(self, start: int) -> str:
         with self._folder.log.open("rb") as log:
-            log.seek(max(start, self._log_bytes() - LOG_TAIL_BYTES))
-            return log.read(LOG_TAIL_BYTES).decode(errors="replace")
+            log.seek(max(start, self._log_bytes() - TAIL_BYTES))
+            return log.read(TAIL_BYTES).decode(errors="replace")
 
     def _write(self, text: str) -> None:
         with self._folder.log.open("a", encoding="utf-8") as log:
             log.write(text)
+
+
+def _failed(failure: StepFailure) -> EnvironmentFailed:
+    return EnvironmentFailed(
+        failure.sentence, retry=failure.retry, no_room=failure.no_room, log=tuple(failure.log)
+    )
 
 
 def _configuration(environ: Mapping[str, str]) -> Path:

@@ -13,8 +13,8 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from hotplate.serving.replica.environments.diagnosis import diagnose
 from hotplate.serving.replica.errors import EnvironmentFailed
+from hotplate.serving.replica.inside.building.diagnosis import diagnose
 
 LINES = 20
 """How much of the output of `uv` stands in the error."""

@@ -12,13 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hotplate.machine import foreign_folder
-from hotplate.serving.replica.environments.build import (
-    LOG_TAIL_BYTES,
-    LOG_TAIL_LINES,
-    MOST_LOG_BYTES,
-)
 from hotplate.serving.replica.environments.folder import EnvironmentFolder
 from hotplate.serving.replica.environments.usage import Usage
+from hotplate.serving.replica.inside.building.step import MOST_LOG_BYTES, TAIL_BYTES, TAIL_LINES
 
 BUILDING, READY, FAILED = "building", "ready", "failed"
 
@@ -103,6 +99,6 @@ class EnvironmentOverview:
 def _tail(log: Path) -> tuple[str, ...]:
     with suppress(OSError), os.fdopen(foreign_folder.open_file(log), "rb") as file:
         size_bytes = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size_bytes - LOG_TAIL_BYTES))
-        return tuple(file.read().decode(errors="replace").splitlines()[-LOG_TAIL_LINES:])
+        file.seek(max(0, size_bytes - TAIL_BYTES))
+        return tuple(file.read().decode(errors="replace").splitlines()[-TAIL_LINES:])
     return ()

@@ -1,4 +1,7 @@
-"""Why an environment could not be built, read from what `uv` printed; pure."""
+"""Why an environment could not be built, read from what `uv` printed; pure.
+
+Python >= 3.9, standard library only.
+"""
 
 from __future__ import annotations
 
