@@ -222,13 +222,11 @@ OURS = {
             "oldest_at": ".glob .stat",
         },
     ),
-    "serving/replica/home.py": Ours(
+    "serving/replica/hub_cache.py": Ours(
         "the agent's trees, and a replica's folder before anything runs in it",
         {
             "_link_or_copy": ".hardlink_to .open shutil.copyfileobj",
             "add_hub_model": ".mkdir .stat .symlink_to .write_text os.chmod os.walk",
-            "add_model": ".mkdir .symlink_to .write_text",
-            "copy_bento": ".chmod .mkdir .stat .symlink_to os.walk shutil.copyfile",
         },
     ),
     "serving/replica/environments/interpreter.py": Ours(

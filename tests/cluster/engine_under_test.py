@@ -11,7 +11,7 @@ from pathlib import Path
 
 from hotplate.deploy.cluster.api import ClusterApi
 from hotplate.deploy.cluster.engine import KubernetesEngine
-from hotplate.deploy.cluster.pod_spec import PodRuntime, PodSpec
+from hotplate.deploy.cluster.pod_spec import PodReport, PodRuntime, PodSpec
 from hotplate.deploy.cluster.settings import ClusterSettings
 from hotplate.deploy.engine import Replica
 from hotplate.deploy.workload import Resources, Workload
@@ -41,11 +41,19 @@ FAILS = "print('it is broken'); raise SystemExit(3)"
 class Programs(PodRuntime):
     """Each workload is a program of one line or several; its name says which."""
 
+    report_path = ""
+
     async def pod_spec(self, given: Workload, service_account: str, namespace: str) -> PodSpec:
         program = FAILS if given.key.service == "Failing" else SERVES
         imageless = given.key.service == "Imageless"
         image = "hotplate.test/none:1" if imageless else reference("hotplate-runtime")
         return PodSpec(image=image, command=("python3.11", "-u", "-c", program), job={})
+
+    def subscribe(self, changed: Callable[[], None]) -> None:
+        pass
+
+    def reported(self, content: bytes) -> PodReport | None:
+        return None
 
 
 class ClusterEngineUnderTest:

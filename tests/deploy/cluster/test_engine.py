@@ -12,7 +12,7 @@ import pytest
 
 from hotplate.deploy.cluster import names
 from hotplate.deploy.cluster.engine import KubernetesEngine
-from hotplate.deploy.cluster.pod_spec import PodRuntime, PodSpec
+from hotplate.deploy.cluster.pod_spec import PodReport, PodRuntime, PodSpec
 from hotplate.deploy.cluster.settings import ClusterSettings
 from hotplate.deploy.engine import ReplicaState
 from hotplate.deploy.errors import PrepareFailed, UnknownReplica
@@ -31,6 +31,8 @@ FIRST, SECOND = workload(revision=1), workload(revision=2)
 
 
 class OneImage(PodRuntime):
+    report_path = ""
+
     def __init__(self) -> None:
         self.trouble = ""
 
@@ -38,6 +40,12 @@ class OneImage(PodRuntime):
         if self.trouble:
             raise PrepareFailed(self.trouble)
         return pod_spec()
+
+    def subscribe(self, changed: Callable[[], None]) -> None:
+        pass
+
+    def reported(self, content: bytes) -> PodReport | None:
+        return None
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ import pytest
 
 from hotplate.cache.origins.hub_url import HubUrl
 from hotplate.serving.replica.errors import BentoUnusable
-from hotplate.serving.replica.home import add_hub_model
+from hotplate.serving.replica.hub_cache import add_hub_model
 from tests.support.cache.agents import agent
 from tests.support.cache.hub import COMMIT, Hub
 from tests.support.replica.bentos import write_bento

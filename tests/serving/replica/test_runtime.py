@@ -21,7 +21,7 @@ from hotplate.serving.replica.errors import (
     EnvironmentFailed,
     FilesUnavailable,
 )
-from hotplate.serving.replica.home import LINK_ABOVE_BYTES
+from hotplate.serving.replica.inside.own_folder import LINK_ABOVE_BYTES
 from hotplate.serving.replica.secret_values import SecretValue
 from hotplate.serving.replica.variables import build_variables
 from tests.support.patience import PATIENCE_S

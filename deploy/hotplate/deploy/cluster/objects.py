@@ -37,6 +37,9 @@ Manifest = dict[str, Any]
 PORT = 3000
 VOLUME_FOLDER, SCRATCH_FOLDER = "/hotplate", "/scratch"
 JOB_FOLDER, SECRETS_FOLDER = "/job", "/secrets"
+MEMORY_FOLDER = "/dev/shm"
+"""As large as the pod's memory: workers of one replica share tensors there, and what containers
+have by themselves is 64 MiB."""
 VARIABLES, FILES = "env.json", "files.json"
 """The keys of a workload's Secret: variables by name, and contents by paths below `$BENTOML_HOME`.
 A pod reads them once, when it starts: a value that changes is for those that start later."""
@@ -289,7 +292,7 @@ def _container(placed: Placed, pod: PodSpec) -> dict[str, Any]:
         "image": pod.image,
         "imagePullPolicy": "IfNotPresent",
         "command": list(pod.command),
-        "env": [{"name": UID, "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}}],
+        "env": _variables(pod),
         "ports": [{"name": "http", "containerPort": PORT, "protocol": "TCP"}],
         "resources": _resources(workload),
         "securityContext": {
@@ -315,9 +318,15 @@ def _container(placed: Placed, pod: PodSpec) -> dict[str, Any]:
     }
 
 
+def _variables(pod: PodSpec) -> list[dict[str, Any]]:
+    uid = {"name": UID, "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}}
+    return [uid, *({"name": name, "value": value} for name, value in pod.container_env.items())]
+
+
 def _mounts(pod: PodSpec) -> list[dict[str, Any]]:
     mounts: list[dict[str, Any]] = [
         {"name": "scratch", "mountPath": SCRATCH_FOLDER},
+        {"name": "memory", "mountPath": MEMORY_FOLDER},
         {"name": "job", "mountPath": JOB_FOLDER, "readOnly": True},
         {"name": "secrets", "mountPath": SECRETS_FOLDER, "readOnly": True},
     ]
@@ -331,6 +340,7 @@ def _volumes(placed: Placed, pod: PodSpec, job: str) -> list[dict[str, Any]]:
     secret = {"secretName": f"{placed.base}-env", "defaultMode": 0o440}
     volumes: list[dict[str, Any]] = [
         {"name": "scratch", "emptyDir": {}},
+        {"name": "memory", "emptyDir": {"medium": "Memory"}},
         {"name": "job", "configMap": {"name": job}},
         {"name": "secrets", "secret": secret},
     ]

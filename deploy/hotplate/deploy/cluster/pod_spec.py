@@ -6,10 +6,11 @@ what to do (`job`), what it is given (`env`, `files`) and where it says that it 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from hotplate.deploy.phases import Phase
 from hotplate.deploy.workload import Workload
 
 
@@ -21,7 +22,9 @@ class PodSpec:
     """A runtime image: it has the bento's Python, and nothing of the bento."""
     command: Sequence[str]
     job: Mapping[str, Any]
-    """What the pod reads from `job.json` of its volume; it has no secret."""
+    """What the pod reads from `job.json` of its folder; it has no secret."""
+    container_env: Mapping[str, str] = field(default_factory=dict)
+    """Variables that its container is started with; anybody may read them."""
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Its variables, secrets among them."""
     files: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -34,8 +37,31 @@ class PodSpec:
     tolerations: Sequence[Mapping[str, Any]] = ()
 
 
+@dataclass(frozen=True)
+class PodReport:
+    """What the program of a pod says of its start. It is that of a bento's author."""
+
+    phases: Sequence[Phase]
+    """From and to how many seconds after it was started, by one clock of its own."""
+    about: Mapping[str, Any] | None = None
+    """What else it says of itself."""
+
+
 class PodRuntime(Protocol):
     """What BentoML (or another framework) needs to become a pod."""
 
+    report_path: str
+    """Where `GET` answers what a pod says of its start; empty = nowhere."""
+
     async def pod_spec(self, workload: Workload, service_account: str, namespace: str) -> PodSpec:
-        """Raises `PrepareFailed`."""
+        """What its pods are made of. Quick: it is asked at every look, and the same state gives an
+        equal answer.
+
+        Raises `BeingPrepared` while something of it is made, and `PrepareFailed`.
+        """
+
+    def subscribe(self, changed: Callable[[], None]) -> None:
+        """`changed` is called whenever another answer may be had from now on."""
+
+    def reported(self, content: bytes) -> PodReport | None:
+        """What stands in the answer at `report_path`; None if nothing that can be believed."""

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from hotplate.deploy.workload import Model, Workload
-from hotplate.serving.replica.home import add_model, copy_bento
 from hotplate.serving.replica.inside import journal, modules
+from hotplate.serving.replica.inside.own_folder import add_model, copy_bento
 from hotplate.serving.replica.inside.patches.readiness import ITSELF
 from hotplate.serving.replica.inside.reserved import REPLICA_UID, is_reserved, not_used
 from hotplate.serving.replica.ready_path import ready_path

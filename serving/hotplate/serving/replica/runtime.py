@@ -34,7 +34,7 @@ from hotplate.serving.replica.compile_cache import CompileCache, variables
 from hotplate.serving.replica.compile_cache import key as compiled_key
 from hotplate.serving.replica.environments.builder import Environment, EnvironmentBuilder
 from hotplate.serving.replica.errors import FilesUnavailable
-from hotplate.serving.replica.home import add_hub_model
+from hotplate.serving.replica.hub_cache import add_hub_model
 from hotplate.serving.replica.inherited import certificates, for_replica
 from hotplate.serving.replica.inside import journal, methods, modules
 from hotplate.serving.replica.memory_folders import memory_folder, remove_memory, sweep_memory

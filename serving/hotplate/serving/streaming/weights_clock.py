@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from datetime import datetime, timezone
 from typing import NamedTuple
+
+from hotplate.serving.streaming.start_clock import unix_now
 
 
 class WeightsSpan(NamedTuple):
@@ -31,14 +32,14 @@ class WeightsClock:
         """A streamed file was opened."""
         with self._lock:
             if self._start is None:
-                self._start = _now()
-            self._end = _now()
+                self._start = unix_now()
+            self._end = unix_now()
             self._sizes[path] = size_bytes
 
     def waited(self) -> None:
         """A wait for bytes has ended."""
         with self._lock:
-            self._end = _now()
+            self._end = unix_now()
 
     def span(self) -> WeightsSpan | None:
         """None before the first opening."""
@@ -46,10 +47,6 @@ class WeightsClock:
             if self._start is None:
                 return None
             return WeightsSpan(self._start, self._end, sum(self._sizes.values()))
-
-
-def _now() -> float:
-    return datetime.now(timezone.utc).timestamp()
 
 
 clock = WeightsClock()

@@ -26,7 +26,6 @@ from hotplate.serving.replica.environments.masked_log import masked_log
 from hotplate.serving.replica.environments.spec import EnvironmentSpec
 from hotplate.serving.replica.environments.steps import BuildPlaces, notes, steps, variables
 from hotplate.serving.replica.errors import EnvironmentFailed
-from hotplate.serving.replica.home import copy_bento
 from hotplate.serving.replica.inherited import certificates, for_build
 from hotplate.serving.replica.inside import secret_files
 from hotplate.serving.replica.inside.building.step import (
@@ -37,6 +36,7 @@ from hotplate.serving.replica.inside.building.step import (
     after,
     printed_too_much,
 )
+from hotplate.serving.replica.inside.own_folder import copy_bento
 from hotplate.serving.replica.memory_folders import memory_folder, remove_memory
 
 LOOK_S = 0.2

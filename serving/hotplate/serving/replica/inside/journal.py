@@ -11,8 +11,9 @@ import json
 import math
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from pathlib import Path
+
+from hotplate.serving.streaming.start_clock import unix_now
 
 FILE_NAME = "phases.jsonl"
 NAMES = ("process", "init", "weights")
@@ -38,7 +39,7 @@ class Journal:
     def note(self, phase: str, event: str, at: float | None = None) -> None:
         """Adds a line, in one write; `at` is Unix seconds, by default now. On a full disk the line
         is left out, because a phase that is not known is better than a failed start."""
-        when = datetime.now(timezone.utc).timestamp() if at is None else at
+        when = unix_now() if at is None else at
         line = json.dumps({"phase": phase, "event": event, "at": when})
         with suppress(OSError), self._path.open("a", encoding="utf-8") as file:
             file.write(line + "\n")

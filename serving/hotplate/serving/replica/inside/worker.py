@@ -58,6 +58,7 @@ from hotplate.serving.replica.inside.patches.running import Running
 from hotplate.serving.replica.inside.patches.siblings import Siblings
 from hotplate.serving.replica.inside.patches.yaml_parser import parse_in_c
 from hotplate.serving.replica.inside.processes import supervise
+from hotplate.serving.replica.inside.report import dumped, report
 from hotplate.serving.replica.inside.reserved import DEPLOYMENT_URL, REPLICA_UID
 from hotplate.serving.replica.inside.service import (
     load_service,
@@ -132,7 +133,8 @@ def become(job: Job, worker: int = 1, gate: int | None = None) -> int:
             failures.append,
             early,
         )
-        return HandlerWatch(started, running, os.environ.get(REPLICA_UID, ""))
+        uid = os.environ.get(REPLICA_UID, "")
+        return HandlerWatch(started, running, lambda: dumped(report(job)), uid)
 
     wrap_applications(Service, wrapped)
     methods.watch_concurrency(Service)

@@ -229,7 +229,7 @@ async def test_a_request_that_was_given_up_before_it_began_does_not_begin() -> N
 
     running = Running()
     scope = {"type": "http", "method": "POST", "raw_path": b"/x", "headers": []}
-    await HandlerWatch(application, running)(scope, Cycle().receive, None)
+    await HandlerWatch(application, running, bytes)(scope, Cycle().receive, None)
     assert running.count() == 0
 
 

@@ -9,6 +9,8 @@
   side's end when the handler has ended.
 * How many run now: `GET /hotplate/running` answers `{"running": n, "websockets": m, "tasks": k}`,
   for all of the replica's processes; n has the others too. It is never passed on from outside.
+
+And `GET /hotplate/report` answers what the replica says of its start (`report.py`).
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+from collections.abc import Callable
 from typing import Any
 
 from hotplate.serving.replica.inside.patches.fence import (
@@ -32,6 +35,7 @@ STARTED = b"HTTP/1.1 100 Started\r\n\r\n"
 """A client that asks a replica without a gateway passes over it, as over any 100. The server itself
 sends one only to clients that expect it, and a gateway does not pass that on."""
 RUNNING_PATH = b"/hotplate/running"
+REPORT_PATH = b"/hotplate/report"
 REPEATABLE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"})
 """Idempotent methods (RFC 9110, 9.2.2) may go out again even when they have begun."""
 UPGRADE = b"upgrade"
@@ -43,17 +47,22 @@ class HandlerWatch(Middleware):
     """The outermost layer. A request does not begin that the gateway has given up before, or that
     the fence sends back."""
 
-    def __init__(self, app: Application, running: Running, uid: str = "") -> None:
-        """`uid` is what gateways call this replica."""
+    def __init__(
+        self, app: Application, running: Running, report: Callable[[], bytes], uid: str = ""
+    ) -> None:
+        """`report` is what it says of its start, as JSON; `uid` is what gateways call this
+        replica."""
         super().__init__(app)
-        self._running = running
+        self._running, self._report = running, report
         self._fence = Fence(running, uid)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
         elif scope["type"] == "http" and scope["raw_path"] == RUNNING_PATH:
-            await self._say_running(send)
+            await _say(send, self._counts())
+        elif scope["type"] == "http" and scope["raw_path"] == REPORT_PATH:
+            await _say(send, await asyncio.to_thread(self._report))
         else:
             await self._pass(scope, receive, send)
 
@@ -105,20 +114,24 @@ class HandlerWatch(Middleware):
             self._running.end(kind)
             os.close(connection)
 
-    async def _say_running(self, send: Any) -> None:
+    def _counts(self) -> bytes:
         running = self._running
         message = {
             "running": running.count(),
             "websockets": running.count(WEBSOCKET),
             "tasks": running.count(TASK),
         }
-        body = json.dumps(message).encode()
-        headers = [
-            (b"content-type", b"application/json"),
-            (b"content-length", b"%d" % len(body)),
-        ]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
+        return json.dumps(message).encode()
+
+
+async def _say(send: Any, body: bytes) -> None:
+    """Answers with that JSON."""
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", b"%d" % len(body)),
+    ]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
 
 
 def _kind(scope: Any) -> int:
