@@ -249,15 +249,6 @@ OURS = {
         "a replica's folder before anything runs in it",
         {"OwnFiles._variables": ".is_dir", "OwnFiles.make": ".mkdir"},
     ),
-    "serving/replica/pods/bentos.py": Ours(
-        "the control plane's own folder of descriptions",
-        {
-            "Bentos._read": ".is_dir",
-            "Bentos._write": ".is_dir .mkdir .rename shutil.rmtree",
-            "Bentos._write_file": ".mkdir .write_bytes",
-            "Bentos.get": "shutil.rmtree",
-        },
-    ),
     "serving/replica/environments/registry.py": Ours(
         "an environment that was built, when nothing of the build runs any more",
         {"bound_script": ".is_file .is_symlink .iterdir .open"},
