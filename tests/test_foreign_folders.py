@@ -113,6 +113,7 @@ OURS = {
     "platform/commands/backup.py": Ours("files that the operator names"),
     "platform/commands/cache.py": OPERATOR,
     "platform/cli.py": OPERATOR,
+    "platform/commands/roles/agent.py": OPERATOR,
     "platform/commands/roles/gateway.py": OPERATOR,
     "platform/dashboard/rendering.py": Ours("the program's own"),
     "platform/commands/loadtest.py": OPERATOR,

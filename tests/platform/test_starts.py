@@ -31,7 +31,7 @@ def started(command: str) -> Any:
         ("up", CLIENT | {"jinja2", "prometheus_client", "uvloop"}),
         ("control-plane", {"alembic", "bentoml", "rich", "sqlalchemy.dialects.postgresql"}),
         ("gateway", CLIENT | {"jinja2", "rich"}),
-        ("agent", {"alembic", "bentoml", "jinja2", "rich", "sqlalchemy"}),
+        ("agent", {"alembic", "bentoml", "grpc", "jinja2", "rich", "sqlalchemy"}),
         ("status", CLIENT | {"aiohttp", "jinja2", "prometheus_client"}),
     ],
 )

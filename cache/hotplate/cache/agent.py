@@ -48,6 +48,9 @@ from hotplate.cache.store.web_origin import origin_at
 from hotplate.cache.swarm.chunks import STALL_S
 from hotplate.cache.tiers.arena import Arena, huge_mount, memory_limit_bytes
 from hotplate.cache.tiers.disk import DiskTier
+from hotplate.cache.volumes.kubelet import Kubelet
+from hotplate.cache.volumes.publishing import Volumes
+from hotplate.cache.volumes.ticket import key_of
 from hotplate.machine import descriptors
 from hotplate.machine.access.metrics_check import MetricsCheck, MetricsReaders
 from hotplate.machine.access.own_hosts import OwnHosts
@@ -102,12 +105,17 @@ class AgentSettings:
     """Seconds without a new byte after which a file fails."""
     mount: Path | None = None
     """Folder to mount the file view at, where that is allowed; None = nowhere."""
+    kubelet: Kubelet | None = None
+    """The node's kubelet, whose pods mount volumes of this agent. Then no file view is made: its
+    links would lead out of the volumes."""
     flush_s: float = 60.0
     """Seconds that a stopping agent takes to write complete files to disk."""
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
     """Addresses and credentials of a hub and of object stores: `HF_ENDPOINT`, `HF_TOKEN`, …"""
 
     def __post_init__(self) -> None:
+        if self.kubelet is not None and (self.mount is not None or not self.token):
+            raise ValueError("kubelet: an agent of a kubelet has no mount, and the cluster's token")
         if self.fetch_threads < 1:
             raise ValueError(f"fetch_threads: {self.fetch_threads} is below 1")
         sizes = ("arena_limit_bytes", "spare_bytes", "disk_limit_bytes", "disk_reserve_bytes")
@@ -157,7 +165,12 @@ async def run(settings: AgentSettings, *, guarded: bool = False) -> AsyncIterato
         schemes = Schemes(clock, settings.environ)
         stack.callback(schemes.close)
         origin = origin_at(settings.origin_url, schemes) if settings.origin_url else NoOrigin()
-        disk = DiskTier(data / "disk", settings.disk_reserve_bytes, settings.disk_limit_bytes)
+        disk = DiskTier(
+            data / "disk",
+            settings.disk_reserve_bytes,
+            settings.disk_limit_bytes,
+            read_by_root=settings.kubelet is None,
+        )
         stack.callback(disk.close)
         _shield(disk)
         listener = listen(settings.host, settings.port)
@@ -199,6 +212,9 @@ async def run(settings: AgentSettings, *, guarded: bool = False) -> AsyncIterato
         metrics.leases.set_function(lambda: sum(one.leases for one in blob_table))
         view = FileView(trees, pulls, place, settings.mount, data)
         lending = Lending(trees, pulls, data, settings.token)
+        volumes = None
+        if settings.kubelet is not None:
+            volumes = Volumes(trees, lending, data, settings.kubelet)
         control = Control(
             trees=trees,
             pulls=pulls,
@@ -208,6 +224,7 @@ async def run(settings: AgentSettings, *, guarded: bool = False) -> AsyncIterato
             metrics_check=MetricsCheck(settings.token, settings.metrics_token, MetricsReaders()),
             lending=lending,
             gossip=gossip,
+            volumes=volumes,
         )
         own = OwnHosts(settings.host, settings.hosts)
         app = application(control, settings.token, own)
@@ -231,9 +248,33 @@ async def run(settings: AgentSettings, *, guarded: bool = False) -> AsyncIterato
         tasks.start(seeds.watch())
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(seeds.read.wait(), PEERS_S)
+        if volumes is not None:
+            await stack.enter_async_context(_volumes_given(volumes, settings.token, tasks))
         if makes_token:
             stack.enter_context(own_token.found_at(port_server.url.removeprefix("http://"), data))
         yield port_server.url
+
+
+@contextlib.asynccontextmanager
+async def _volumes_given(
+    volumes: Volumes, token: str, tasks: BackgroundTasks
+) -> AsyncIterator[None]:
+    """Gives kubelet volumes for the time of the block; those that are there stay. Raises
+    CacheError."""
+    try:
+        from hotplate.cache.volumes.plugin import serving
+    except ModuleNotFoundError as error:
+        raise CacheError(
+            f"The Python package {error.name!r} is not installed: run pip install "
+            "'hotplate[kubernetes]'."
+        ) from error
+    await volumes.start()
+    try:
+        async with serving(volumes, key_of(token)):
+            tasks.start(volumes.watch())
+            yield
+    finally:
+        await volumes.close()
 
 
 def _shield(disk: DiskTier) -> None:

@@ -23,6 +23,7 @@ from hotplate.cache.leases.lending import Lending
 from hotplate.cache.metrics import Metrics
 from hotplate.cache.origins.schemes import is_elsewhere
 from hotplate.cache.peers.gossip import Gossip
+from hotplate.cache.volumes.publishing import Volumes
 from hotplate.machine.access.metrics_check import MetricsCheck
 from hotplate.machine.access.metrics_page import answer
 from hotplate.machine.access.metrics_reader import MetricsReader
@@ -44,6 +45,7 @@ class Control:
         metrics_check: MetricsCheck,
         lending: Lending,
         gossip: Gossip,
+        volumes: Volumes | None = None,
     ) -> None:
         self._trees = trees
         self._pulls = pulls
@@ -54,6 +56,7 @@ class Control:
         self._lending = lending
         self._inventory = Inventory(trees, pulls, trees.blob_table, ledger)
         self._gossip = gossip
+        self._volumes = volumes
 
     async def healthz(self, request: web.Request) -> web.Response:
         return web.json_response({"status": "ok"})
@@ -100,7 +103,8 @@ class Control:
     async def troubles(self, request: web.Request) -> web.Response:
         blob_table = self._trees.blob_table
         found = (blob_table.disk_trouble, blob_table.arena_space.trouble)
-        return web.json_response({"troubles": [one for one in found if one]})
+        refused = self._volumes.troubles() if self._volumes is not None else []
+        return web.json_response({"troubles": [*filter(None, found), *refused]})
 
     async def list_trees(self, request: web.Request) -> web.Response:
         return web.json_response({"idle_s": self._trees.idle_s()})

@@ -6,6 +6,8 @@
 ├── VersionChanged     the file at a URL has changed since its fetch began
 ├── Unauthorized       a request without the agent's token
 ├── TicketRefused      a volume whose ticket is forged, copied or missing
+├── BadVolume          a volume that kubelet asks for and no pod can have
+├── VolumeNotReady     a volume whose files are still on their way
 ├── TooMany            more connections than one replica may have, or one without a request
 ├── UnknownPart        no part of that number in that upload
 ├── ChunkCorrupt       bytes that do not have the digest they should
@@ -66,6 +68,18 @@ class TicketRefused(CacheError):
     """A pod's volume has no ticket of this cluster's control plane for that pod."""
 
     code = "ticket_refused"
+
+
+class BadVolume(CacheError):
+    """Kubelet asks for a volume in a way in which the agent gives none."""
+
+    code = "bad_volume"
+
+
+class VolumeNotReady(CacheError):
+    """A volume's files are still on their way. They go on coming; ask again."""
+
+    code = "volume_not_ready"
 
 
 class TooMany(CacheError):

@@ -20,7 +20,7 @@ from hotplate.cache.client import AgentClient
 from hotplate.cache.errors import CacheError, TooMany
 from hotplate.cache.leases import agent_socket as sockets
 from hotplate.cache.leases import lending
-from hotplate.cache.leases.agent_socket import AgentSocket
+from hotplate.cache.leases.agent_socket import AgentSocket, Door
 from hotplate.cache.manifest import Manifest
 from hotplate.cache.reader import open_file
 from hotplate.machine.unix_address import short_path
@@ -194,7 +194,7 @@ async def test_a_flood_of_wishes_is_read_slowly_and_others_are_served_at_once(
 
 async def test_lines_over_the_rate_are_read_later(tmp_path: Path) -> None:
     agent_socket, loop = (
-        AgentSocket(tmp_path / "agent_socket", None, limit=1),
+        AgentSocket(tmp_path / "agent_socket", Door(None), limit=1),
         asyncio.get_running_loop(),
     )
     began_s = loop.time()
@@ -204,7 +204,7 @@ async def test_lines_over_the_rate_are_read_later(tmp_path: Path) -> None:
 
 
 async def test_a_line_without_end_is_refused(tmp_path: Path) -> None:
-    agent_socket = AgentSocket(tmp_path / "agent_socket", None, limit=1)
+    agent_socket = AgentSocket(tmp_path / "agent_socket", Door(None), limit=1)
     ours, theirs = socket.socketpair()
     with ours, theirs:
         theirs.send(bytes(sockets.LINE_BYTES))
@@ -216,7 +216,7 @@ async def test_a_line_without_end_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_socket_counts_its_connections(tmp_path: Path) -> None:
-    agent_socket = AgentSocket(tmp_path / "agent_socket", None, limit=1)
+    agent_socket = AgentSocket(tmp_path / "agent_socket", Door(None), limit=1)
     refusal = pytest.raises(TooMany, match=r"1 files are open at .*agent_socket already")
     with agent_socket.entered(), refusal, agent_socket.entered():
         pass
@@ -257,7 +257,7 @@ async def test_what_a_replica_puts_in_the_place_of_its_door_is_not_followed(
     folder = tmp_path / "replica"
     folder.mkdir()
     (folder / "agent.sock").symlink_to(victim)
-    agent_socket = AgentSocket(folder / "agent.sock", None, limit=1)
+    agent_socket = AgentSocket(folder / "agent.sock", Door(None), limit=1)
     assert (folder / "agent.sock").is_socket() and not (folder / "agent.sock").is_symlink()
     (folder / "agent.sock").unlink()
     (folder / "agent.sock").symlink_to(victim)
@@ -279,7 +279,7 @@ async def test_a_folder_that_is_a_link_gets_no_socket(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "replica").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(OSError):
-        AgentSocket(tmp_path / "replica" / "agent.sock", None, limit=1)
+        AgentSocket(tmp_path / "replica" / "agent.sock", Door(None), limit=1)
     assert not list((tmp_path / "elsewhere").iterdir())
 
 
@@ -288,7 +288,7 @@ async def test_a_socket_lets_in_the_user_that_owns_its_folder(tmp_path: Path) ->
     folder = tmp_path / "replica"
     folder.mkdir()
     os.chown(folder, 54_321, 54_321)
-    agent_socket = AgentSocket(folder / "agent.sock", None, limit=1)
+    agent_socket = AgentSocket(folder / "agent.sock", Door(None), limit=1)
     about = (folder / "agent.sock").stat()
     assert (about.st_uid, about.st_mode & 0o777) == (54_321, 0o600)
     # It may let others pass to its agent_socket; they are not let in.

@@ -108,6 +108,10 @@ ROUTES = [
 ]
 
 
+KNOWN = ("--token-file", __file__)
+"""A token; what it says matters to nobody."""
+
+
 @pytest.mark.parametrize(
     ("flags", "sentence"),
     [
@@ -120,6 +124,9 @@ ROUTES = [
         (("--port", "99999"), "--port 99999 is not a port: write 1 to 65535, or 0 = any"),
         (("--host", "nowhere.invalid"), "choose another --host"),
         (("--origin", "foo://x"), "origin foo://x cannot be read: Protocol not known: foo"),
+        (("--kubelet", "/tmp"), "--token-file is missing: volumes are given for tickets"),
+        (("--kubelet", "here", *KNOWN), "--kubelet here is no absolute path of a folder"),
+        (("--kubelet", "/tmp", *KNOWN, "--mount", "/x"), "--mount and --kubelet exclude each"),
         (("--token-file", "/dev/null"), "--token-file /dev/null holds no token: write one word"),
     ],
 )

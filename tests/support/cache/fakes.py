@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -197,7 +197,8 @@ class AgentProcess:
     """A real agent; leaving the block kills it.
 
     Beside settings, `umask` is its own, and `without="shield"` takes the mount away by which what
-    lies on disk is lent.
+    lies on disk is lent. `kubelet` is the folder of one, and `publish_s` how long that waits.
+    `inside` is a command that runs it elsewhere.
     """
 
     _PROGRAM = """
@@ -212,17 +213,25 @@ options = json.loads(sys.argv[1])
 os.umask(options.pop("umask", 0o022))
 if options.pop("without", "") == "shield":
     own_mounts.read_only = refuse
+if "kubelet" in options:
+    from hotplate.cache.volumes import publishing
+    from hotplate.cache.volumes.kubelet import Kubelet
+    from hotplate.serving.replica.payload import make_payload
+    publishing.PUBLISH_S = options.pop("publish_s", publishing.PUBLISH_S)
+    options["kubelet"] = Kubelet(Path(options["kubelet"]), "node1", make_payload)
 folders = {name: Path(options.pop(name)) for name in ("data_dir", "mount") if name in options}
 settings = AgentSettings(**folders, **options)
 asyncio.run(serve(settings, lambda url: print(url, flush=True)))
 """
 
-    def __init__(self, data_dir: Path, origin_url: str, **options: Any) -> None:
+    def __init__(
+        self, data_dir: Path, origin_url: str, inside: Sequence[str] = (), **options: Any
+    ) -> None:
         options |= {"data_dir": str(data_dir), "origin_url": origin_url}
         if "mount" in options:
             options["mount"] = str(options["mount"])
         self.process = subprocess.Popen(
-            [sys.executable, "-c", self._PROGRAM, json.dumps(options)],
+            [*inside, sys.executable, "-c", self._PROGRAM, json.dumps(options)],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -73,7 +73,7 @@ class Bench:
         self.server = OriginServer(self._store, self.origin)
         self.agent: AgentProcess | None = None
 
-    def start(self, data: str = "data", **options: object) -> AgentProcess:
+    def start(self, data: str = "data", **options: Any) -> AgentProcess:
         return AgentProcess(self.folder / data, self.server.url, mount=self.mount, **options)
 
     def model(self, agent: AgentProcess, seed: int) -> Model:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import shutil
-from collections.abc import Set
+from collections.abc import Callable, Set
 from pathlib import Path
 
 from hotplate.cache.catalog.manifest_index import ManifestIndex
@@ -60,6 +60,8 @@ class Trees:
         self._starting: dict[str, asyncio.Task[TreeState]] = {}
         self._shown: dict[str, _Shown] = {}
         self._asked_at: dict[str, float] = {}  # loop time; for trees of earlier runs, our start
+        self.in_use: Callable[[], Set[str]] = frozenset
+        """Digests of the trees that pods see: these are not removed."""
         self._changing = asyncio.Lock()  # a tree must not use what the end of another is dropping
         self._began = asyncio.get_running_loop().time()
         for folder in (self.trees_root, self._manifests):
@@ -196,13 +198,14 @@ class Trees:
     async def delete(self, digest: str, idle_s: float = 0.0) -> bool:
         """Removes a tree, and the blobs that no other tree or URL of this node needs.
 
-        A tree that was asked for in the last `idle_s` stays. Returns whether it was removed.
+        One that was asked for in the last `idle_s` stays, and one that a pod sees. Returns whether
+        it was removed.
         """
         if digest not in self.index:
             raise UnknownManifest(f"this node has no tree {digest}")
         async with self._changing:
             asked = self.idle_s().get(digest, 0.0) < idle_s or digest in self._starting
-            if asked or digest not in self.index:
+            if asked or digest not in self.index or digest in self.in_use():
                 return False
             self._asked_at.pop(digest, None)
             self._shown.pop(digest, None)

@@ -14,7 +14,8 @@ import os
 import socket
 import stat
 import struct
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -35,13 +36,33 @@ _CREDENTIALS = struct.Struct("3i")
 """Process, user and group at the other end of a Unix socket."""
 
 
+@dataclass(frozen=True)
+class Door:
+    """What a socket leads to."""
+
+    manifests: frozenset[str] | None
+    """Those whose files may be opened; None for any."""
+    folders: Mapping[str, str] = field(default_factory=dict)
+    """Their digests by the folders at which the socket's user sees them, if those are not ours: a
+    pod's paths are not its node's."""
+    publish: Callable[[], Awaitable[str]] | None = None
+    """Stores what a build has made; the digest of its manifest. Only builds have this."""
+
+    def path_here(self, path: str, trees: Path) -> str:
+        """Where a file that its user sees at `path` lies below the trees' folder."""
+        for folder, digest in self.folders.items():
+            if path.startswith(f"{folder}/"):
+                return f"{trees}/{digest}{path[len(folder) :]}"
+        return path
+
+
 class AgentSocket:
     """One listening socket, for its owner only."""
 
-    def __init__(self, path: Path, manifests: frozenset[str] | None, limit: int) -> None:
-        """`manifests` are whose files may be opened, None for any; `limit` is of connections."""
+    def __init__(self, path: Path, door: Door, limit: int) -> None:
+        """`limit` is of connections."""
         self.path = path
-        self.manifests = manifests
+        self.door = door
         self.limit = limit
         self.opened = 0
         self._allowance = TokenBucket(LINES_PER_S, LINES_BURST)

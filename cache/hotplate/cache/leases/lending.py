@@ -11,6 +11,11 @@ One connection is one lease on one file. Lines of JSON:
               {"linked": true} once the path itself is the complete file,
               {"error": {"code", "message"}} if it cannot be brought
     replica → {"want": [i, …]} at any time: these first
+
+A build in a pod asks for one thing more, once:
+
+    build   → {"publish": true}
+    agent   → {"published": "<manifest>"} once its folder is stored, or an error as above
 """
 
 from __future__ import annotations
@@ -30,7 +35,7 @@ from hotplate.cache.catalog.pulls import Pulls
 from hotplate.cache.catalog.trees import Trees
 from hotplate.cache.copies.cached_blob import CachedBlob
 from hotplate.cache.errors import CacheError, TooMany, Unauthorized
-from hotplate.cache.leases.agent_socket import FIRST_LINE_S, AgentSocket, LineReader
+from hotplate.cache.leases.agent_socket import FIRST_LINE_S, AgentSocket, Door, LineReader
 from hotplate.cache.manifest import CHUNK_BYTES
 from hotplate.cache.tiers.durable_folder import DurableFolder
 from hotplate.machine.background import BackgroundTasks
@@ -60,10 +65,10 @@ class Lending:
         self._tasks: dict[AgentSocket, BackgroundTasks] = {}
         self.socket_path = folder / SOCKET_NAME
         """The operator's."""
-        self._open_socket(self.socket_path, None)
+        self._open_socket(self.socket_path, Door(None))
         for path, manifests in self._saved_sockets().items():
             with contextlib.suppress(OSError):  # that replica has ended
-                self._open_socket(Path(path), frozenset(manifests))
+                self._open_socket(Path(path), Door(frozenset(manifests)))
 
     async def admit(self, path: Path, manifests: Iterable[str]) -> None:
         """Opens a socket at `path` that leads to these manifests' files, as long as its folder
@@ -71,13 +76,29 @@ class Lending:
 
         Raises CacheError where no socket can be made.
         """
-        ended = [one for one in self._tasks if one.path == path or not one.there]
-        await asyncio.gather(*map(self._close_socket, ended))
+        await self.open_door(path, Door(frozenset(manifests)))
         try:
-            self._open_socket(path, frozenset(manifests))
             await asyncio.to_thread(self._folder.put, _SOCKETS_FILE, self._sockets_json())
         except OSError as exc:
             raise CacheError(f"the agent cannot listen at {path} ({exc.strerror})") from exc
+
+    async def open_door(self, path: Path, door: Door) -> None:
+        """The same for this run of the agent only: the caller opens it again in the next one."""
+        ended = [one for one in self._tasks if one.path == path or not one.there]
+        await asyncio.gather(*map(self._close_socket, ended))
+        try:
+            self._open_socket(path, door)
+        except OSError as exc:
+            raise CacheError(f"the agent cannot listen at {path} ({exc.strerror})") from exc
+
+    def has_door(self, path: Path) -> bool:
+        """Whether it listens there."""
+        return any(one.path == path and one.there for one in self._tasks)
+
+    async def close_door(self, path: Path) -> None:
+        """Closes the socket at `path`, if there is one, and what came in through it."""
+        ended = [one for one in self._tasks if one.path == path]
+        await asyncio.gather(*map(self._close_socket, ended))
 
     async def close(self) -> None:
         for tasks in self._tasks.values():
@@ -85,9 +106,9 @@ class Lending:
         for agent_socket in self._tasks:
             agent_socket.stop()
 
-    def _open_socket(self, path: Path, manifests: frozenset[str] | None) -> None:
+    def _open_socket(self, path: Path, door: Door) -> None:
         limit = min(MOST_CONNECTIONS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 8)
-        agent_socket = AgentSocket(path, manifests, limit)
+        agent_socket = AgentSocket(path, door, limit)
         tasks = self._tasks[agent_socket] = BackgroundTasks()
         tasks.start(self._accept(agent_socket))
 
@@ -98,7 +119,13 @@ class Lending:
         agent_socket.close()
 
     def _sockets_json(self) -> bytes:
-        sockets = {str(d.path): sorted(d.manifests) for d in self._tasks if d.manifests is not None}
+        """Those of replicas; a pod's are opened again by its volume."""
+        doors = {str(one.path): one.door for one in self._tasks if not one.door.folders}
+        sockets = {
+            path: sorted(door.manifests)
+            for path, door in doors.items()
+            if door.manifests is not None
+        }
         return json.dumps(sockets).encode()
 
     def _saved_sockets(self) -> dict[str, list[str]]:
@@ -144,6 +171,9 @@ class Lending:
             raise TooMany(f"nothing was asked for in {FIRST_LINE_S:g} s") from None
         if request is None:
             return
+        if request.get("publish") is True and agent_socket.door.publish is not None:
+            await lines.send({"published": await agent_socket.door.publish()})
+            return
         path, linked, cached = await self._open(request, agent_socket)
         async with self._trees.blob_table.lend(cached) as fd:
             sent = len(cached.done)
@@ -167,7 +197,8 @@ class Lending:
         self, request: dict[str, Any], agent_socket: AgentSocket
     ) -> tuple[str, Set[str], CachedBlob]:
         """The file's name, the names that are complete files by now, and the node's copy of it."""
-        if agent_socket.manifests is None:
+        door = agent_socket.door
+        if door.manifests is None:
             given = str(request.get("token", "")) if self._token else ""
             if not hmac.compare_digest(given.encode(), self._token.encode()):
                 raise Unauthorized(
@@ -180,7 +211,8 @@ class Lending:
                 return url, frozenset(), await self._pulls.open(url, whole)
         elif "open_url" in request:
             raise Unauthorized("a replica opens files of its own revision; a URL is not one")
-        tree, entry = await self._trees.locate(str(request["open"]), agent_socket.manifests)
+        path = door.path_here(str(request["open"]), self._trees.trees_root)
+        tree, entry = await self._trees.locate(path, door.manifests)
         return entry.path, tree.linked, tree.cached_blobs[entry.path]
 
     async def _receive_wants(self, lines: LineReader, cached: CachedBlob) -> None:

@@ -35,12 +35,16 @@ class DiskTier:
         reserve_bytes: int = 0,
         limit_bytes: int = 0,
         folder: type[DurableFolder] = DurableFolder,
+        *,
+        read_by_root: bool = True,
     ) -> None:
-        """`reserve_bytes` of the disk are left free; 0 = the usual. `limit_bytes` 0 = none."""
+        """`reserve_bytes` of the disk are left free; 0 = the usual. `limit_bytes` 0 = none.
+        `read_by_root` = readers may be this user, which matters where that is root."""
         self.root = root
         self.limit_bytes = limit_bytes
         self.folder = folder(root)
         self._free_space = FreeSpace(root, reserve_bytes)
+        self._read_by_root = read_by_root
         self._lent_from: int | None = None
         self._linking = threading.Lock()
         self._spare = root / f"{PARTIAL}link"
@@ -199,17 +203,19 @@ class DiskTier:
     def place_closed(self, target: Path, mtime: float) -> bool:
         """Puts a file at `target` that nobody may open, atomically; whether that is possible.
 
-        Root may open every file but a few of the kernel's: for root it is a link to one of these,
-        if there is one.
+        Root may open every file but a few of the kernel's: where root reads, it is a link to one
+        of these, if there is one.
         """
         with self._linking:
             self._spare.unlink(missing_ok=True)
             os.close(os.open(self._spare, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0))
             os.utime(self._spare, (mtime, mtime))
-            if os.access(self._spare, os.R_OK):
+            if self._read_by_root and os.access(self._spare, os.R_OK):
                 self._spare.unlink()
                 self._spare.symlink_to(CLOSED_TO_ROOT)
-            closed = self._spare.is_file() and not os.access(self._spare, os.R_OK)
+            closed = not self._read_by_root or (
+                self._spare.is_file() and not os.access(self._spare, os.R_OK)
+            )
             if closed:
                 os.replace(self._spare, target)
             else:

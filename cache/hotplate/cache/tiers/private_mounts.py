@@ -57,24 +57,44 @@ def _made(kind: str, folder: Path) -> list[int]:
         return _made_by_child(kind, folder)
 
 
-def _made_here(kind: str, folder: Path) -> list[int]:
-    opened: list[int] = []
+def apart(work: Callable[[], None]) -> None:
+    """Do the work in a mount namespace of its own, which no other hears of and which ends with it.
+
+    Raises OSError.
+    """
     refusals: list[OSError] = []
 
-    def make() -> None:
+    def enter() -> None:
         try:
             _check(_libc.unshare(_CLONE_NEWNS))
-            _KINDS[kind](os.fsencode(folder), opened)
+            _mount(None, b"/", None, _MS_REC | _MS_PRIVATE, None)
+            work()
         except OSError as refusal:
             refusals.append(refusal)
 
-    # Only this thread enters the new mount namespace, which ends with it.
-    making = threading.Thread(target=make)
-    making.start()
-    making.join()
+    # Only this thread enters the new mount namespace.
+    entering = threading.Thread(target=enter)
+    entering.start()
+    entering.join()
     if refusals:
-        _close(opened)
         raise refusals[0]
+
+
+def bind(source: Path, target: Path, *, writable: bool = False) -> None:
+    """Show a folder at another one too, where it holds no devices and gives no other rights.
+    Raises OSError."""
+    flags = _MS_NOSUID | _MS_NODEV | (0 if writable else _MS_RDONLY)
+    _mount(os.fsencode(source), os.fsencode(target), None, _MS_BIND, None)
+    _mount(None, os.fsencode(target), None, _MS_BIND | _MS_REMOUNT | flags, None)
+
+
+def _made_here(kind: str, folder: Path) -> list[int]:
+    opened: list[int] = []
+    try:
+        apart(lambda: _KINDS[kind](os.fsencode(folder), opened))
+    except OSError:
+        _close(opened)
+        raise
     return opened
 
 
@@ -101,7 +121,6 @@ def _made_by_child(kind: str, folder: Path) -> list[int]:
 
 
 def _memory(folder: bytes, opened: list[int]) -> None:
-    _mount(None, b"/", None, _MS_REC | _MS_PRIVATE, None)
     # Whole huge pages only: a small file would take 2 MiB.
     _mount(b"arena", folder, b"tmpfs", _BARE, b"huge=within_size,size=100%,mode=700")
     opened.append(_open(folder))
@@ -111,7 +130,6 @@ def _memory(folder: bytes, opened: list[int]) -> None:
 
 
 def _read_only(folder: bytes, opened: list[int]) -> None:
-    _mount(None, b"/", None, _MS_REC | _MS_PRIVATE, None)
     _mount(folder, folder, None, _MS_BIND, None)
     # In a user namespace, flags that were set before cannot be cleared.
     had = os.statvfs(folder).f_flag
@@ -155,6 +173,7 @@ def _map_own_ids() -> None:
     """Maps this user and group, since the user that mounts a tmpfs must exist in the namespace."""
     uid, gid = os.getuid(), os.getgid()
     _check(_libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNS))
+    _mount(None, b"/", None, _MS_REC | _MS_PRIVATE, None)
     Path("/proc/self/setgroups").write_text("deny", encoding="ascii")
     Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1", encoding="ascii")
     Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1", encoding="ascii")

@@ -23,6 +23,10 @@ TICKET = "hotplate.dev/ticket"
 """The attribute of a volume that has it."""
 DRIVER = "agent.hotplate.dev"
 """The CSI driver of the nodes' agents."""
+FOLDER = "/hotplate"
+"""Where a pod has its volume."""
+USER = 10001
+"""The user and group of every pod that mounts one."""
 MOST_CHARACTERS = 64 << 10
 """The longest text that is looked at: anybody may have written it."""
 
@@ -115,14 +119,15 @@ def opened(text: str, key: bytes) -> Ticket:
     if not genuine:
         raise TicketRefused("the volume's ticket was not signed by this cluster's control plane")
     try:
-        return _from_json(json.loads(content))
+        return from_json(json.loads(content))
     except (ValueError, KeyError, TypeError):
         raise TicketRefused(
             "the volume's ticket is not one that this agent understands; update the agent"
         ) from None
 
 
-def _from_json(value: dict[str, Any]) -> Ticket:
+def from_json(value: Mapping[str, Any]) -> Ticket:
+    """The ticket that `asdict` made this of. Raises ValueError, KeyError, TypeError."""
     models = tuple(VolumeModel(**model) for model in value["models"])
     return Ticket(**{**value, "use": Use(value["use"]), "models": models})
 

@@ -16,8 +16,7 @@ from typing import Any
 
 from blake3 import blake3
 
-from hotplate.cache.volumes.ticket import DRIVER as AGENT_DRIVER
-from hotplate.cache.volumes.ticket import TICKET
+from hotplate.cache.volumes import ticket
 from hotplate.deploy.cluster import names
 from hotplate.deploy.cluster.kinds import (
     CONFIG_MAP,
@@ -35,7 +34,7 @@ Manifest = dict[str, Any]
 """An object as it is written: `apiVersion`, `kind`, `metadata` and what it says."""
 
 PORT = 3000
-VOLUME_FOLDER, SCRATCH_FOLDER = "/hotplate", "/scratch"
+VOLUME_FOLDER, SCRATCH_FOLDER = ticket.FOLDER, "/scratch"
 JOB_FOLDER, SECRETS_FOLDER = "/job", "/secrets"
 MEMORY_FOLDER = "/dev/shm"
 """As large as the pod's memory: workers of one replica share tensors there, and what containers
@@ -46,7 +45,9 @@ A pod reads them once, when it starts: a value that changes is for those that st
 UID = "HOTPLATE_REPLICA_UID"
 """The variable by which a worker knows who it is: it refuses what is meant for another pod, which
 had its address before."""
-USER = 10001
+USER = ticket.USER
+AGENT_DRIVER = ticket.DRIVER
+TICKET = ticket.TICKET
 GPU = "nvidia.com/gpu"
 DEFAULT_MEMORY = "512Mi"
 """What a replica is counted with that asks for none."""

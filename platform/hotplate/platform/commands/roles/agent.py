@@ -5,15 +5,19 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
+import os
+from pathlib import Path
 from typing import Any
 
 from hotplate.cache.agent import SPARE_BYTES, AgentSettings, serve
 from hotplate.cache.errors import CacheError
+from hotplate.cache.volumes.kubelet import Kubelet
 from hotplate.machine.address import LAST_PORT
 from hotplate.platform.commands import flags, secret_flags
 from hotplate.platform.errors import BadSetting, CannotStart
 from hotplate.platform.log_format import log_to_stderr
 from hotplate.platform.processes.data_dir import DataDir
+from hotplate.serving.replica.payload import make_payload
 
 log = logging.getLogger("hotplate.agent")
 
@@ -43,6 +47,10 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "--mount",
         help="DIR to show the files in, or 'no' (in /run/hotplate; DATA/view leads there)",
     )
+    parser.add_argument(
+        "--kubelet", help="DIR of this node's kubelet: its pods mount volumes of this agent"
+    )
+    parser.add_argument("--node", help="NAME of this node in its cluster (the host's name)")
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -87,7 +95,8 @@ def settings_of(arguments: argparse.Namespace) -> AgentSettings:
         origin_url=origin,
         peers=peers,
         peers_from=arguments.peers_from,
-        mount=flags.mount_of(arguments),
+        mount=None if arguments.kubelet else flags.mount_of(arguments),
+        kubelet=_kubelet_of(arguments),
         spare_bytes=flags.size_of("--spare", arguments.spare) if arguments.spare else SPARE_BYTES,
         disk_limit_bytes=flags.size_of("--disk", arguments.disk),
         disk_reserve_bytes=flags.size_of("--disk-reserve", arguments.disk_reserve),
@@ -95,3 +104,21 @@ def settings_of(arguments: argparse.Namespace) -> AgentSettings:
         metrics_token=secret_flags.metrics(arguments.metrics_token_file),
         **memory,
     )
+
+
+def _kubelet_of(arguments: argparse.Namespace) -> Kubelet | None:
+    """Raises BadSetting."""
+    if not arguments.kubelet:
+        return None
+    if not arguments.token_file:
+        raise BadSetting(
+            "--token-file is missing: volumes are given for tickets that the cluster's token signs"
+        )
+    if arguments.mount not in (None, "no"):
+        raise BadSetting(
+            "--mount and --kubelet exclude each other: pods see files in their volumes"
+        )
+    folder = Path(arguments.kubelet)
+    if not (folder.is_absolute() and folder.is_dir()):
+        raise BadSetting(f"--kubelet {folder} is no absolute path of a folder: write kubelet's own")
+    return Kubelet(folder, arguments.node or os.uname().nodename, make_payload)
