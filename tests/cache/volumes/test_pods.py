@@ -66,6 +66,10 @@ def troubles(agent: AgentProcess) -> list[str]:
     return found
 
 
+def door_of(pod: Pod) -> str:
+    return f"{pod.target}/agent.sock"
+
+
 def refusal(bench: PodBench, pod: Pod, ticket: str, **more: str) -> tuple[str, str]:
     """The code and the sentence with which a volume is refused."""
     import grpc
@@ -206,6 +210,33 @@ def test_a_slow_origin_makes_the_call_end_and_the_next_one_join(bench: PodBench)
             each.result()
         assert len(bench.mounts()) == 5
         assert [read for read in bench.origin.reads if read[0] == held.digest] == [(held.digest, 0)]
+
+
+def test_a_file_that_a_pod_sees_whole_stays_so_when_the_next_agent_verifies_it(
+    bench: PodBench,
+) -> None:
+    """It cannot yet: its own file is damaged, and the origin does not answer."""
+    shown, pods = bench.revision(WEIGHTS), [bench.pod(name) for name in ("old", "new", "newer")]
+    ticket = signed(shown.ticket, KEY)
+    place = "models/bert/v1/model.safetensors"
+    with bench.agent():
+        bench.publish(pods[0], ticket)
+        read = READ.replace("file.wait_all()", "file.wait_linked()")
+        bench.in_pod(read.replace('print("open", flush=True)', ""), door_of(pods[0]), MODEL)
+    bench.origin.hold(BLOB, 0)
+    with (bench.data / "disk" / BLOB.digest).open("r+b") as file:
+        file.write(b"damaged!")
+    with bench.agent():
+        bench.publish(pods[1], ticket)
+        bench.origin.wait_for_read(BLOB, 0)
+        assert bench.in_pod(LOOK, str(pods[0].target))[place].startswith("damaged!")
+        bench.unpublish(pods[1])
+    # On a node that was started anew nobody has seen it.
+    bench.on_node("umount", "-l", str(pods[0].target))
+    with bench.agent():
+        assert list((bench.data / "volumes").iterdir()) == []
+        bench.publish(pods[2], ticket)
+        assert bench.in_pod(LOOK, str(pods[2].target))[place] == "PermissionError"
 
 
 def test_what_pods_leave_that_have_gone_is_swept_by_the_next_agent(bench: PodBench) -> None:

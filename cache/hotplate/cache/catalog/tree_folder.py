@@ -38,12 +38,15 @@ class TreeFolder:
         self._spare = trees / f".spare-{digest}"
         self._disk = disk
 
-    def build(self, digests: Mapping[str, str], on_disk: Set[str]) -> set[str]:
+    def build(
+        self, digests: Mapping[str, str], on_disk: Set[str], *, mounted: bool = False
+    ) -> set[str]:
         """Makes the folder, or repairs what is there; returns the paths that are complete.
 
         `digests` are those of the blobs by path, `on_disk` those of verified files of the disk
-        tier; every file that is not streamed must be among them. Killed half-way, the folder
-        does not exist under its name. Raises NoSpace.
+        tier; every file that is not streamed must be among them. `mounted` = pods see the folder
+        that is there, so what is whole in it stays whole, verified in this run or not yet. Killed
+        half-way, the folder does not exist under its name. Raises NoSpace.
         """
         fresh = not self.root.exists()
         root = self._building if fresh else self.root
@@ -51,7 +54,7 @@ class TreeFolder:
             if fresh:
                 shutil.rmtree(root, ignore_errors=True)
                 _make_folder(root)
-            linked = self._fill(root, digests, on_disk)
+            linked = self._fill(root, digests, on_disk, mounted)
             if fresh:
                 os.rename(root, self.root)
         except OSError as exc:
@@ -67,7 +70,9 @@ class TreeFolder:
         except OSError as exc:
             raise disk_error(self.root, 0, exc) from exc
 
-    def _fill(self, root: Path, digests: Mapping[str, str], on_disk: Set[str]) -> set[str]:
+    def _fill(
+        self, root: Path, digests: Mapping[str, str], on_disk: Set[str], mounted: bool
+    ) -> set[str]:
         linked: set[str] = set()
         for entry in self.manifest.entries:
             path = root / entry.path
@@ -80,6 +85,8 @@ class TreeFolder:
             elif digests[entry.path] in on_disk:
                 self._place(path, entry, digests[entry.path])
                 linked.add(entry.path)
+            elif mounted and self._disk.is_at(digests[entry.path], path):
+                continue
             elif self.view is not None:
                 self._place_link(path, str(self.view / entry.path))
             elif not self._disk.place_closed(path, entry.mtime):

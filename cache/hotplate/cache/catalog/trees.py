@@ -6,8 +6,9 @@ import asyncio
 import contextlib
 import logging
 import shutil
-from collections.abc import Callable, Set
+from collections.abc import Set
 from pathlib import Path
+from typing import Protocol
 
 from hotplate.cache.catalog.manifest_index import ManifestIndex
 from hotplate.cache.catalog.tree_folder import TreeFolder
@@ -32,6 +33,16 @@ class _Shown:
     def __init__(self, manifest: Manifest) -> None:
         self.manifest = manifest
         self.entries = {entry.path: entry for entry in manifest.entries}
+
+
+class Shows(Protocol):
+    """Shows trees to pods."""
+
+    def needed(self) -> Set[str]:
+        """Digests of those that are not to be removed."""
+
+    def mounted(self) -> Set[str]:
+        """Digests of those that pods see now: what is whole there stays whole."""
 
 
 class Trees:
@@ -60,8 +71,8 @@ class Trees:
         self._starting: dict[str, asyncio.Task[TreeState]] = {}
         self._shown: dict[str, _Shown] = {}
         self._asked_at: dict[str, float] = {}  # loop time; for trees of earlier runs, our start
-        self.in_use: Callable[[], Set[str]] = frozenset
-        """Digests of the trees that pods see: these are not removed."""
+        self.shows: Shows | None = None
+        """Who mounts trees elsewhere; None = nobody."""
         self._changing = asyncio.Lock()  # a tree must not use what the end of another is dropping
         self._began = asyncio.get_running_loop().time()
         for folder in (self.trees_root, self._manifests):
@@ -205,7 +216,8 @@ class Trees:
             raise UnknownManifest(f"this node has no tree {digest}")
         async with self._changing:
             asked = self.idle_s().get(digest, 0.0) < idle_s or digest in self._starting
-            if asked or digest not in self.index or digest in self.in_use():
+            needed = self.shows is not None and digest in self.shows.needed()
+            if asked or needed or digest not in self.index:
                 return False
             self._asked_at.pop(digest, None)
             self._shown.pop(digest, None)
@@ -253,7 +265,8 @@ class Trees:
             if not tree.entries[path].streamed:
                 await cached.until_on_disk()
         on_disk = {one.key for one in tree.cached_blobs.values() if one.on_disk}
-        linked = await asyncio.to_thread(tree.folder.build, tree.digests, on_disk)
+        mounted = self.shows is not None and tree.digest in self.shows.mounted()
+        linked = await asyncio.to_thread(tree.folder.build, tree.digests, on_disk, mounted=mounted)
         tree.linked.clear()
         tree.linked.update(linked)
         for path in linked:

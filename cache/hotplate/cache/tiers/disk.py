@@ -200,6 +200,13 @@ class DiskTier:
             # rename leaves both names of a file that was there already
             self._spare.unlink(missing_ok=True)
 
+    def is_at(self, digest: str, target: Path) -> bool:
+        """Whether the file at `target` is that blob's."""
+        try:
+            return os.path.samestat(os.lstat(target), os.lstat(self.path(digest)))
+        except FileNotFoundError:
+            return False
+
     def place_closed(self, target: Path, mtime: float) -> bool:
         """Puts a file at `target` that nobody may open, atomically; whether that is possible.
 

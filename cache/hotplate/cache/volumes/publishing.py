@@ -59,11 +59,16 @@ class Volumes:
         self._making: dict[str, _Making] = {}
         self._changing = asyncio.Lock()  # mounts are made and removed one after another
         self._refused: OrderedDict[str, float] = OrderedDict()
-        trees.in_use = self.manifests
+        trees.shows = self
 
-    def manifests(self) -> frozenset[str]:
-        """Digests of the trees that volumes show."""
-        return frozenset().union(*(claim.ticket.manifests for claim in self._claims()))
+    def needed(self) -> frozenset[str]:
+        """Digests of the trees of all volumes, those included that are being made."""
+        making = [each.claim.ticket.manifests for each in self._making.values()]
+        return self.mounted().union(*making)
+
+    def mounted(self) -> frozenset[str]:
+        """Digests of the trees that pods see."""
+        return frozenset().union(*(each.claim.ticket.manifests for each in self._records))
 
     def troubles(self) -> list[str]:
         """A sentence for each volume that was refused lately."""
@@ -81,6 +86,10 @@ class Volumes:
 
     async def start(self) -> None:
         """Removes what has gone, and opens the sockets of the volumes that are there."""
+        for record in self._records:
+            claim = record.claim
+            if not await asyncio.to_thread(mounts.is_mounted, claim.target):
+                await self.unpublish(claim.volume, claim.target)  # the node was started anew
         await self.sweep()
         await asyncio.to_thread(self._remove_old_parts)
         for record in self._records:
