@@ -1,0 +1,216 @@
+"""Pods of a real kubelet mount what their node's agent brings, and read on without the agent."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hotplate.cache.volumes.ticket import Ticket, Use, VolumeModel
+from tests.cluster.agents import Agents
+from tests.cluster.errors import TestClusterError
+from tests.cluster.helm import Helm
+from tests.cluster.installation import Installation
+from tests.cluster.kubectl import Kubectl
+from tests.cluster.layout import Layout
+from tests.cluster.stand_ins import StandIns
+
+pytestmark = pytest.mark.cluster
+MODEL_BYTES = 64 << 20
+LOOK = """
+import json, os, hashlib
+from hotplate.cache.reader import open_file
+model = "/hotplate/models/bert/v1/model.safetensors"
+with open_file("/hotplate/agent.sock", model) as file:
+    file.wait_linked()
+    lent = hashlib.sha256(file.view).hexdigest()
+written = []
+for place in ("", "env", "bento", "models/bert/v1", "parts"):
+    try:
+        open(f"/hotplate/{place}/new", "w")
+        written.append(place)
+    except OSError:
+        pass
+print(json.dumps({
+    "lent": lent, "own": hashlib.sha256(open(model, "rb").read()).hexdigest(),
+    "bento": open("/hotplate/bento/bento.yaml").read(),
+    "env": open("/hotplate/env/lib/hello.py").read(),
+    "job": json.load(open("/hotplate/job.json")),
+    "written": written, "user": os.getuid(),
+}))
+"""
+READ_ON = """
+import os, signal, sys, time
+ended = []
+signal.signal(signal.SIGTERM, lambda *_: ended.append(1))
+count = 0
+names = sorted(os.listdir("/hotplate/env/lib"))
+print("reading", flush=True)
+while not ended:
+    with open("/hotplate/models/bert/v1/model.safetensors", "rb") as file:
+        file.seek(count * 4096 % (64 << 20))
+        assert len(file.read(4096)) == 4096
+    # Each is opened for the first time by this pod, as a module that is imported late.
+    assert open("/hotplate/env/lib/" + names[count % len(names)]).read()
+    count += 1
+    time.sleep(0.02)
+print("read", count, flush=True)
+"""
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Agents, and a revision that their blob store has."""
+
+    agents: Agents
+    kubectl: Kubectl
+    namespace: str
+    ticket: Ticket
+
+    def mount(self, name: str, node: str, program: str, ticket: str = "") -> None:
+        given = ticket or self.agents.signed(self.ticket)
+        self.agents.mount(self.namespace, name, node, given, program)
+
+    def printed(self, name: str) -> Any:
+        """What the pod prints, once it has ended well."""
+        ended = "--for=jsonpath={.status.phase}=Succeeded"
+        self.kubectl("wait", ended, f"pod/{name}", *self._where, "--timeout=90s")
+        return json.loads(self.kubectl("logs", name, *self._where))
+
+    def await_said(self, name: str, word: str) -> None:
+        shell = f"logs {name} --namespace={self.namespace}"
+        self.kubectl.wait(
+            "wait", "--for=condition=Ready", f"pod/{name}", *self._where, timeout_s=60
+        )
+        assert word in self.kubectl(*shell.split())
+
+    @property
+    def _where(self) -> list[str]:
+        return [f"--namespace={self.namespace}"]
+
+
+@pytest.fixture(scope="module")
+def agents(
+    cluster: Installation, kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Agents]:
+    list(StandIns(cluster.daemons).ensure())
+    kubectl, helm = Kubectl(Layout(), kubeconfig), Helm(Layout(), kubeconfig)
+    kubectl("create", "namespace", "volumes")
+    made = Agents.install(helm, kubectl, "volumes", tmp_path_factory.mktemp("agents"))
+    yield made
+    made.remove()
+    kubectl("delete", "namespace", "volumes", "--wait=false")
+
+
+@pytest.fixture
+def bench(agents: Agents, kubectl: Kubectl, namespace: str) -> Bench:
+    """Its files are new to all nodes."""
+    restricted = "pod-security.kubernetes.io/enforce=restricted"
+    kubectl("label", "namespace", namespace, restricted)
+    kubectl.wait("get", "serviceaccount", "default", f"--namespace={namespace}", timeout_s=30)
+    modules: dict[str, bytes | None] = {
+        f"lib/m{each:03}.py": f"# {namespace} {each}".encode() for each in range(200)
+    }
+    environment = agents.keep({**modules, "lib/hello.py": b"x = 1"})
+    bento = agents.keep({"bento.yaml": b"service: hello"})
+    model = agents.keep({"config.json": b"{}", "model.safetensors": os.urandom(MODEL_BYTES)})
+    ticket = Ticket(
+        namespace=namespace,
+        service_account="default",
+        organization="acme",
+        deployment="hello",
+        revision=1,
+        service="Hello",
+        use=Use.REPLICA,
+        bento=bento.digest,
+        environment=environment.digest,
+        models=(VolumeModel("bert", "v1", model.digest),),
+    )
+    return Bench(agents, kubectl, namespace, ticket)
+
+
+def test_a_second_pod_of_a_node_fetches_nothing_and_another_node_asks_its_peer(
+    bench: Bench,
+) -> None:
+    before = {node: bench.agents.moved_bytes(node) for node in ("node1", "node2")}
+    bench.mount("first", "node1", LOOK)
+    seen = bench.printed("first")
+    assert seen["lent"] == seen["own"]
+    assert (seen["bento"], seen["env"]) == ("service: hello", "x = 1")
+    assert (seen["job"], seen["written"], seen["user"]) == ({"absent": []}, [], 10001)
+    fetched = bench.agents.moved_bytes("node1")
+    assert fetched[0] - before["node1"][0] >= MODEL_BYTES
+
+    bench.mount("second", "node1", LOOK)
+    assert bench.printed("second") == seen
+    assert bench.agents.moved_bytes("node1") == fetched
+
+    bench.mount("third", "node2", LOOK)
+    assert bench.printed("third") == seen
+    origin, peers = bench.agents.moved_bytes("node2")
+    assert origin == before["node2"][0]
+    assert peers - before["node2"][1] >= MODEL_BYTES
+    for name in ("first", "second", "third"):
+        bench.kubectl("delete", "pod", name, f"--namespace={bench.namespace}", "--timeout=30s")
+    for node in ("node1", "node2"):
+        asked = ["exec", bench.agents.pod(node)["metadata"]["name"]]
+        asked.append(f"--namespace={bench.agents.namespace}")
+        look = "import os; print(os.listdir('/var/lib/hotplate/volumes'))"
+        assert bench.kubectl(*asked, "--", "python3.11", "-c", look).strip() == "[]"
+        mounts = bench.kubectl(*asked, "--", "cat", "/proc/self/mountinfo")
+        assert "kubernetes.io~csi" not in mounts
+
+
+def test_a_forged_or_copied_ticket_is_refused_in_the_pods_events(bench: Bench) -> None:
+    copied = bench.agents.signed(replace(bench.ticket, namespace="another"))
+    bench.mount("thief", "node1", LOOK, copied)
+    bench.mount("forger", "node1", LOOK, bench.agents.signed(bench.ticket)[:-1] + "AA")
+    for name, sentence in (
+        ("thief", "it was copied from another one"),
+        ("forger", "was not signed by this cluster's control plane"),
+    ):
+        fields = f"--field-selector=reason=FailedMount,involvedObject.name={name}"
+        asked = ["get", "events", f"--namespace={bench.namespace}", fields]
+        path = "jsonpath={.items[0].message}"
+        bench.kubectl.wait(*asked, f"--output={path}", timeout_s=30)
+        said = bench.kubectl(*asked, f"--output={path}")
+        assert "code = PermissionDenied" in said and sentence in said
+        assert "acme" not in said
+
+
+def test_pods_read_on_while_their_agent_is_killed_and_while_its_pod_is_deleted(
+    bench: Bench,
+) -> None:
+    bench.mount("ready", "node1", LOOK)
+    bench.printed("ready")  # from now on the weights are on the node
+    for each in range(4):
+        bench.mount(f"reader{each}", "node1", READ_ON)
+    for each in range(4):
+        bench.await_said(f"reader{each}", "reading")
+    before = bench.agents.pod("node1")
+    bench.agents.kill("node1")
+    bench.mount("starts", "node1", LOOK)
+    assert bench.printed("starts")["user"] == 10001
+    after = bench.agents.pod("node1")
+    assert after["metadata"]["uid"] == before["metadata"]["uid"]
+    restarts = [one["status"]["containerStatuses"][0]["restartCount"] for one in (before, after)]
+    assert restarts[1] == restarts[0] + 1
+
+    own = f"--namespace={bench.agents.namespace}"
+    bench.kubectl("delete", "pod", after["metadata"]["name"], own, "--timeout=60s")
+    bench.agents.await_ready()
+    bench.mount("starts-again", "node1", LOOK)
+    assert bench.printed("starts-again")["user"] == 10001
+    for each in range(4):
+        name = f"pod/reader{each}"
+        where = f"--namespace={bench.namespace}"
+        phase = bench.kubectl("get", name, where, "--output=jsonpath={.status.phase}")
+        assert phase == "Running", bench.kubectl("logs", name, where)
+        bench.kubectl("delete", name, where, "--timeout=30s")
+    with pytest.raises(TestClusterError):
+        bench.kubectl("get", "pod/reader0", f"--namespace={bench.namespace}")
