@@ -6,6 +6,7 @@ import asyncio
 import itertools
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,9 +16,9 @@ from hotplate.deploy.cluster.engine import KubernetesEngine
 from hotplate.deploy.cluster.pod_spec import PodReport, PodRuntime, PodSpec
 from hotplate.deploy.cluster.settings import ClusterSettings
 from hotplate.deploy.engine import ReplicaState
-from hotplate.deploy.errors import PrepareFailed, UnknownReplica
+from hotplate.deploy.errors import BeingPrepared, PrepareFailed, UnknownReplica
 from hotplate.deploy.workload import Workload
-from tests.support.deploy.cluster import ClusterInMemory, pod_spec, workload
+from tests.support.deploy.cluster import AT, ClusterInMemory, pod_spec, workload
 from tests.support.deploy.cluster_server import ClusterServer
 from tests.support.deploy.running import states
 from tests.support.deploy.running import until as until_replicas
@@ -27,6 +28,13 @@ S = ReplicaState
 SETTINGS = ClusterSettings(look_s=0.1, seen_after_s=0.5)
 STRIDE, LEAST_WRITES = 4, 25
 """A deployment's life has more writes than that; each test has every so many of them."""
+UNMOUNTED = {
+    "conditions": [{"type": "PodScheduled", "status": "True", "lastTransitionTime": AT}],
+    "containerStatuses": [
+        {"name": "replica", "state": {"waiting": {"reason": "ContainerCreating"}}}
+    ],
+}
+"""The status of a pod whose volumes are not there."""
 FIRST, SECOND = workload(revision=1), workload(revision=2)
 
 
@@ -34,15 +42,18 @@ class OneImage(PodRuntime):
     report_path = ""
 
     def __init__(self) -> None:
-        self.trouble = ""
+        self.trouble: BeingPrepared | PrepareFailed | None = None
+        self.asked = 0
+        self.changed: Callable[[], None] = lambda: None
 
     async def pod_spec(self, given: Workload, service_account: str, namespace: str) -> PodSpec:
-        if self.trouble:
-            raise PrepareFailed(self.trouble)
+        self.asked += 1
+        if self.trouble is not None:
+            raise self.trouble
         return pod_spec()
 
     def subscribe(self, changed: Callable[[], None]) -> None:
-        pass
+        self.changed = changed
 
     def reported(self, content: bytes) -> PodReport | None:
         return None
@@ -211,11 +222,76 @@ async def test_what_cannot_be_prepared_waits_with_the_reason_and_keeps_what_it_h
         await engine.expect([FIRST])
         await engine.scale(FIRST, 1)
         await until_replicas(engine, states(S.READY))
-        runtime.trouble = "There is no image for Python 3.8."
-        await engine.scale(SECOND, 1)
-        _, waiting = await until_replicas(engine, states(S.READY, S.PENDING))
-        assert waiting.reason == runtime.trouble
+        runtime.trouble = PrepareFailed("The store does not answer.", retry=True)
+        await engine.scale(SECOND, 2)
+        found = await until_replicas(engine, states(S.READY, S.PENDING, S.PENDING))
+        waiting = [each for each in found if each.state is S.PENDING]
+        assert {each.reason for each in waiting} == {"The store does not answer."}
+        assert len({each.id for each in waiting}) == 2 and not any(each.uid for each in waiting)
         assert pods(server) == ["h-hello-1-hello"]
+        asked = runtime.asked
+        await asyncio.sleep(3 * SETTINGS.look_s)
+        assert runtime.asked <= asked + 2, "there is a pause before it is asked again"
+        runtime.trouble = None
+        runtime.changed()
+        await until_replicas(engine, states(S.READY, S.READY, S.READY))
+
+
+async def test_what_is_being_made_starts_and_has_no_pods_before_it_is_there(
+    server: ClusterServer,
+) -> None:
+    runtime = OneImage()
+    runtime.trouble = BeingPrepared("Its environment is being built.", log="/logs/one")
+    async with engine_on(server, runtime) as engine:
+        await engine.expect([FIRST])
+        await until(lambda: runtime.asked > 0)
+        assert not engine.replicas(), "nobody wants one yet"
+        await engine.scale(FIRST, 2)
+        found = await until_replicas(engine, states(S.STARTING, S.STARTING))
+        assert {each.build_log for each in found} == {"/logs/one"}
+        assert {each.reason for each in found} == {"Its environment is being built."}
+        assert all(each.created_at and each.phases for each in found)
+        assert not pods(server) and not any(
+            ref.kind == "Deployment" for ref in server.cluster.objects
+        )
+        runtime.trouble = None
+        runtime.changed()
+        await until_replicas(engine, states(S.READY, S.READY))
+
+
+async def test_what_is_made_for_too_long_counts_as_an_attempt(server: ClusterServer) -> None:
+    runtime = OneImage()
+    runtime.trouble = BeingPrepared("Its environment is being built.")
+    async with engine_on(server, runtime) as engine:
+        await engine.scale(replace(FIRST, cold_start_timeout_s=0.3), 1)
+        await until_replicas(engine, states(S.STARTING))
+        (replica,) = await until_replicas(engine, states(S.BACKOFF))
+        assert "cold_start_timeout of 0.3 s (Its environment is being built)" in replica.reason
+        assert replica.ready_at is None
+
+
+async def test_what_cannot_be_made_at_all_has_failed(server: ClusterServer) -> None:
+    class Unbuilt(PrepareFailed):
+        unbuilt = True
+
+    runtime = OneImage()
+    runtime.trouble = Unbuilt("There is no package nonsense.", log=("first", "last"))
+    async with engine_on(server, runtime) as engine:
+        await engine.scale(FIRST, 1)
+        (replica,) = await until_replicas(engine, states(S.FAILED))
+        assert (replica.reason, replica.unbuilt) == ("There is no package nonsense.", True)
+        assert (replica.log_tail, replica.ready_at) == (("first", "last"), None)
+        await engine.scale(FIRST, 0)
+        await until_replicas(engine, states())
+
+
+async def test_a_pod_that_never_gets_to_run_counts_as_an_attempt(server: ClusterServer) -> None:
+    server.cluster.status = UNMOUNTED
+    async with engine_on(server) as engine:
+        await engine.scale(replace(FIRST, cold_start_timeout_s=0.3), 1)
+        await until_replicas(engine, states(S.STARTING))
+        (replica,) = await until_replicas(engine, states(S.BACKOFF))
+        assert "cold_start_timeout of 0.3 s" in replica.reason
 
 
 async def test_what_a_replica_printed_is_kept_while_it_ends(server: ClusterServer) -> None:

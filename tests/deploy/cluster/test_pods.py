@@ -107,6 +107,25 @@ def test_one_that_crashed_has_its_last_lines_and_its_restarts() -> None:
     assert (replica.restarts, replica.log_tail) == (2, ("first", "it is broken"))
 
 
+def test_one_that_was_ended_because_it_was_late_says_so() -> None:
+    times = {"startedAt": "2026-01-01T00:00:05Z", "finishedAt": "2026-01-01T00:00:36Z"}
+    seen = pod(PLACED, state=RUNNING, restartCount=1, lastState=ended(exitCode=143, **times))
+    seen["spec"]["containers"][0]["startupProbe"] = {"failureThreshold": 30}
+    replica = replica_of(seen)
+    assert replica is not None and replica.state is S.STARTING
+    assert "not ready within its cold_start_timeout of 30 s" in replica.reason
+    seen["spec"]["containers"][0]["startupProbe"] = {"failureThreshold": 40}
+    replica = replica_of(seen)
+    assert replica is not None and "exit status 143" in replica.reason
+
+
+def test_one_that_ends_after_it_was_ready_may_have_requests() -> None:
+    seen = pod(PLACED, READY, state=RUNNING, ready=True, started=True)
+    seen["metadata"]["deletionTimestamp"] = "2026-01-01T00:01:00Z"
+    replica = replica_of(seen)
+    assert replica is not None and replica.leaves
+
+
 def test_what_a_node_has_warned_of_last_is_the_reason() -> None:
     old, new = (
         {

@@ -96,6 +96,8 @@ class ClusterInMemory:
         self.objects: dict[Ref, Manifest] = {}
         self.version = 0
         """Of the last change."""
+        self.status: Mapping[str, Any] = SERVING
+        """That of each pod that is made."""
         self.happened: list[Happened] = []
         self._pods = itertools.count(1)
         self._has_changed = asyncio.Event()
@@ -239,5 +241,5 @@ class ClusterInMemory:
                 "ownerReferences": [{"uid": uid}],
             }
             spec = {**template["spec"], "nodeName": "node1"}
-            pod = {"apiVersion": "v1", "kind": POD.name, "spec": spec, "status": SERVING}
+            pod = {"apiVersion": "v1", "kind": POD.name, "spec": spec, "status": self.status}
             self.put({**pod, "metadata": meta})

@@ -30,13 +30,16 @@ from hotplate.deploy.cluster.pods import (
     refusal,
     refused,
     replica_of,
+    restarts_of,
     told_of,
 )
+from hotplate.deploy.cluster.preparing import Preparing
 from hotplate.deploy.cluster.settings import ClusterSettings
+from hotplate.deploy.cluster.starts import Starts
 from hotplate.deploy.cluster.tenants import Tenants
 from hotplate.deploy.cluster.writing import Writer
 from hotplate.deploy.engine import Engine, Node, Replica
-from hotplate.deploy.errors import ClusterRefused, DeployError, PrepareFailed
+from hotplate.deploy.errors import ClusterRefused, DeployError
 from hotplate.deploy.standbys import NoStandbys, Standbys
 from hotplate.deploy.workload import Resources, Workload, WorkloadKey
 from hotplate.machine.background import BackgroundTasks
@@ -69,7 +72,7 @@ class KubernetesEngine(Engine):
     ) -> None:
         """`organizations` are all that there are: what nobody wants any longer is looked for in
         their namespaces."""
-        self._api, self._runtime, self._organizations = api, runtime, organizations
+        self._api, self._organizations = api, organizations
         self._settings = settings or ClusterSettings()
         self._desired: dict[WorkloadKey, _Desired] = {}
         self._all_named = False
@@ -77,8 +80,8 @@ class KubernetesEngine(Engine):
         self._seen: Sequence[Replica] | None = None
         self._troubles: dict[WorkloadKey, str] = {}
         """Why there are not as many pods as wanted, of those that cannot be written."""
-        self._unprepared: dict[WorkloadKey, str] = {}
-        """Why it cannot be said what their pods are made of."""
+        self._preparing = Preparing(runtime, self._changed)
+        self._starts = Starts(runtime, self._changed)
         self._nodes = Mirror(api, NODE, "", {}, self._changed)
         self._tenants = Tenants(api, self._settings.release, self._changed)
         self._writer = Writer(api, self._settings)
@@ -143,6 +146,7 @@ class KubernetesEngine(Engine):
     async def close(self) -> None:
         await self._tasks.cancel()
         await self._tenants.close()
+        await self._starts.close()
         await self._logs.close()
         await self._api.close()
 
@@ -155,26 +159,39 @@ class KubernetesEngine(Engine):
     def _look(self) -> Sequence[Replica]:
         told = told_of(self._tenants.of_kind(EVENT.name))
         pods = list(self._tenants.of_kind(POD.name))
-        found = [replica_of(pod, told.get(pod["metadata"]["uid"], ())) for pod in pods]
+        found = [replica for pod in pods if (replica := self._replica(pod, told)) is not None]
+        self._starts.follow(found)
         there: dict[WorkloadKey, int] = defaultdict(int)
         for pod in pods:
             if not (is_ending(pod) or is_over(pod)) and (key := _key_of(pod)) is not None:
                 there[key] += 1
-        return [*filter(None, found), *self._refused(there)]
+        workloads = {key: each.workload for key, each in self._desired.items()}
+        known = [self._starts.known(replica, workloads.get(replica.key)) for replica in found]
+        return [*known, *self._missing(there)]
 
-    def _refused(self, there: Mapping[WorkloadKey, int]) -> Sequence[Replica]:
-        """Those that are wanted, and that the cluster does not make."""
+    def _replica(self, pod: Manifest, told: Mapping[str, Sequence[Manifest]]) -> Replica | None:
+        uid = pod["metadata"]["uid"]
+        report, ready_at = self._starts.heard(uid, restarts_of(pod))
+        return replica_of(pod, told.get(uid, ()), report, ready_at)
+
+    def _missing(self, there: Mapping[WorkloadKey, int]) -> Sequence[Replica]:
+        """Those that are wanted, and that cannot be made now, or the cluster does not make."""
         reasons = dict(self._troubles)
         for deployment in self._tenants.of_kind(DEPLOYMENT.name):
             if (key := _key_of(deployment)) is not None and (reason := refusal(deployment)):
                 reasons.setdefault(key, reason)
         bases = names.bases(self._desired)
         return [
-            refused(key, f"{bases[key]}-{number}", reason, self._desired[key].workload.resources)
-            for key, reason in reasons.items()
-            if key in self._desired
-            for number in range(there.get(key, 0), self._desired[key].count or 0)
+            self._absent(each.workload, f"{bases[key]}-{number}", reasons.get(key, ""))
+            for key, each in self._desired.items()
+            if key in reasons or key in self._preparing
+            for number in range(there.get(key, 0), each.count or 0)
         ]
+
+    def _absent(self, workload: Workload, name: str, reason: str) -> Replica:
+        if workload.key in self._preparing:
+            return self._preparing.replica(workload, name)
+        return refused(workload.key, name, reason, workload.resources)
 
     def _pod(self, name: str) -> Ref | None:
         for pod in self._tenants.of_kind(POD.name):
@@ -185,7 +202,8 @@ class KubernetesEngine(Engine):
     async def _reconcile(self) -> None:
         while True:
             with suppress(TimeoutError):
-                async with asyncio.timeout(self._writer.pause_s(self._settings.look_s)):
+                pause_s = self._preparing.pause_s(self._settings.look_s)
+                async with asyncio.timeout(self._writer.pause_s(pause_s)):
                     await self._wake.wait()
             await asyncio.sleep(TOGETHER_S)
             self._wake.clear()
@@ -201,6 +219,8 @@ class KubernetesEngine(Engine):
     async def _step(self) -> None:
         """Compare what is wanted with what there is once, and write what is missing."""
         desired = dict(self._desired)
+        self._preparing.forget(desired)
+        self._notice_time()
         needed = {key.organization for key in desired}
         await self._tenants.prepare(self._organizations(), needed)
         seen = {name for name in needed if self._tenants.is_listed(name)}
@@ -220,8 +240,8 @@ class KubernetesEngine(Engine):
         drained = {key: set(each.drained) for key, each in desired.items()}
         failed = await self._writer.write(writes, world)
         for key, having in wanted.items():
-            reason = self._unprepared.get(key) or _reason(failed, having.group)
-            if not reason:
+            reason = _reason(failed, having.group)
+            if not reason and key not in self._preparing:
                 desired[key].drained -= drained[key]
             self._trouble(key, reason)
         for group, error in failed.items():
@@ -234,13 +254,17 @@ class KubernetesEngine(Engine):
         placed = Placed(workload, base, namespace, self._settings.release, not workload.entry)
         group = (namespace, *names.workload_labels(workload.key).values())
         count, drained = desired.count, frozenset(desired.drained)
-        self._unprepared.pop(workload.key, None)
-        try:
-            pod = await self._runtime.pod_spec(workload, base, namespace)
-        except PrepareFailed as error:
-            self._unprepared[workload.key] = str(error)
-            return WantedObjects(group, (), count, drained)
-        return WantedObjects(group, objects(placed, pod), count, drained)
+        pod = await self._preparing.pod(workload, base, namespace)
+        made = () if pod is None else objects(placed, pod)
+        return WantedObjects(group, made, count, drained)
+
+    def _notice_time(self) -> None:
+        """Nothing tells when one has become late."""
+        self._preparing.follow({key for key, each in self._desired.items() if each.count})
+        if self._seen is not None:
+            shown = [replica.state for replica in self._seen]
+            if shown != [replica.state for replica in self._look()]:
+                self._changed()
 
     def _trouble(self, key: WorkloadKey, reason: str) -> None:
         if self._troubles.get(key, "") == reason:

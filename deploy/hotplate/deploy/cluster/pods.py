@@ -1,35 +1,45 @@
-"""What a pod says of itself, as a replica; pure.
-
-Times of a cluster are whole seconds of its own clocks: they are compared with each other alone.
-"""
+"""What a pod says of itself, as a replica; pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from dataclasses import replace
 from typing import Any
 
 from hotplate.deploy.cluster import names
 from hotplate.deploy.cluster.objects import GPU, PORT, Manifest
+from hotplate.deploy.cluster.pod_spec import PodReport
+from hotplate.deploy.cluster.pod_times import seconds, times_of
 from hotplate.deploy.cluster.quantities import cpus, size_bytes
 from hotplate.deploy.engine import Node, Replica, ReplicaState
-from hotplate.deploy.phases import Phase, merge
 from hotplate.deploy.workload import Resources, WorkloadKey
 
 CRASHED = "CrashLoopBackOff"
 NO_IMAGE = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"})
+SLOW_S = 10
+"""How long a kubelet may take to begin an end, and to see it."""
+KILLED = (137, 143)
+"""How a container ends that is told to, and one that is killed then."""
 NOT_MADE = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
 
 
-def replica_of(pod: Manifest, events: Iterable[Manifest] = ()) -> Replica | None:
-    """The replica that a pod is; `events` are those that tell of it. None = it is nobody's."""
+def replica_of(
+    pod: Manifest,
+    events: Iterable[Manifest] = (),
+    report: PodReport | None = None,
+    ready_at: float | None = None,
+) -> Replica | None:
+    """The replica that a pod is; None = it is nobody's. `events` are those that tell of it,
+    `report` is what its program has said, `ready_at` when it was ready first, if that is known."""
     meta, status = pod["metadata"], pod.get("status") or {}
     key = names.key_in(meta.get("annotations") or {})
     if key is None:
         return None
     container = _container(status)
     state, reason = _state(pod, container, list(events))
-    ready_at = _since(status, "Ready") if state is ReplicaState.READY else None
+    times = times_of(pod, container)
+    if ready_at is not None and times.ready_at is not None:
+        times = replace(times, ready_at=ready_at)
     ended = state is ReplicaState.BACKOFF or (not container.get("ready") and _ended(container))
     address = status.get("podIP", "")
     return Replica(
@@ -41,11 +51,26 @@ def replica_of(pod: Manifest, events: Iterable[Manifest] = ()) -> Replica | None
         node=pod["spec"].get("nodeName", ""),
         address=f"{address}:{PORT}" if address else "",
         resources=resources_of(pod),
-        restarts=container.get("restartCount", 0),
-        created_at=_seconds(meta["creationTimestamp"]),
-        ready_at=ready_at,
-        phases=_phases(pod, container, ready_at),
+        restarts=restarts_of(pod),
+        created_at=seconds(meta["creationTimestamp"]),
+        ready_at=times.ready_at,
+        phases=times.phases(report),
+        self_report=report.about if report is not None else None,
         log_tail=_last_lines(container) if ended else (),
+    )
+
+
+def restarts_of(pod: Manifest) -> int:
+    """How often its container has started again."""
+    return int(_container(pod.get("status") or {}).get("restartCount", 0))
+
+
+def late(limit_s: float, reason: str) -> str:
+    """The sentence about one that has taken too long."""
+    why = f" ({reason.rstrip('.')})" if reason else ""
+    return (
+        f"It was not ready within its cold_start_timeout of {limit_s:g} s{why}: check what its "
+        "start waits for, or raise the limit."
     )
 
 
@@ -110,25 +135,46 @@ def _state(
         return ReplicaState.PENDING, "It waits for the scheduler."
     current = container.get("state") or {}
     if waiting := current.get("waiting"):
-        return _waiting(waiting, container, events)
+        return _waiting(waiting, container, events, pod)
     if "terminated" in current:
-        return ReplicaState.BACKOFF, _how_it_ended(current["terminated"])
+        return ReplicaState.BACKOFF, _how_it_ended(current["terminated"], pod)
     if container.get("ready") and _condition(status, "Ready").get("status") == "True":
         return ReplicaState.READY, ""
     if container.get("started"):
         return ReplicaState.UNREADY, "Its readiness check fails."
     if "running" in current:
-        return ReplicaState.STARTING, "Its program has started and is not ready yet."
+        return ReplicaState.STARTING, _starting(pod, container)
     return ReplicaState.STARTING, _said(events) or "Its node prepares it."
 
 
+def _starting(pod: Manifest, container: Mapping[str, Any]) -> str:
+    now = "Its program has started and is not ready yet."
+    last = (container.get("lastState") or {}).get("terminated")
+    return now if last is None else f"{now} Before: {_how_it_ended(last, pod)}"
+
+
+def _lateness(pod: Manifest, ended: Mapping[str, Any]) -> str:
+    """The sentence about a container that its kubelet has ended because it was not ready in time;
+    empty where it was not that."""
+    probes = [each.get("startupProbe") or {} for each in pod["spec"]["containers"]]
+    limit_s = max((float(each.get("failureThreshold", 0)) for each in probes), default=0.0)
+    if not limit_s or ended.get("exitCode") not in KILLED or not ended.get("startedAt"):
+        return ""
+    lasted_s = seconds(ended["finishedAt"]) - seconds(ended["startedAt"])
+    grace_s = pod["spec"].get("terminationGracePeriodSeconds", 0) + SLOW_S
+    return late(limit_s, "") if limit_s <= lasted_s <= limit_s + grace_s else ""
+
+
 def _waiting(
-    waiting: Mapping[str, Any], container: Mapping[str, Any], events: Sequence[Manifest]
+    waiting: Mapping[str, Any],
+    container: Mapping[str, Any],
+    events: Sequence[Manifest],
+    pod: Manifest,
 ) -> tuple[ReplicaState, str]:
     why, said = waiting.get("reason", ""), waiting.get("message", "")
     if why == CRASHED:
         last = (container.get("lastState") or {}).get("terminated") or {}
-        return ReplicaState.BACKOFF, _how_it_ended(last)
+        return ReplicaState.BACKOFF, _how_it_ended(last, pod)
     if why in NO_IMAGE:
         return ReplicaState.STARTING, f"The image {container.get('image', '')} is not there: {said}"
     if why in NOT_MADE:
@@ -142,9 +188,11 @@ def _said(events: Sequence[Manifest]) -> str:
     return next((each.get("message", "") for each in warnings), "")
 
 
-def _how_it_ended(ended: Mapping[str, Any]) -> str:
+def _how_it_ended(ended: Mapping[str, Any], pod: Manifest) -> str:
     if ended.get("reason") == "OOMKilled":
         return "It used more memory than it asked for, and was killed."
+    if lateness := _lateness(pod, ended):
+        return lateness
     if signal := ended.get("signal"):
         return f"It was ended by signal {signal}."
     return f"It ended with exit status {ended.get('exitCode', 'unknown')}."
@@ -169,36 +217,6 @@ def _container(status: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
     return next((each for each in status.get("conditions") or () if each["type"] == kind), {})
-
-
-def _since(status: Mapping[str, Any], kind: str) -> float | None:
-    at = _condition(status, kind).get("lastTransitionTime")
-    return None if at is None else _seconds(at)
-
-
-def _phases(
-    pod: Manifest, container: Mapping[str, Any], ready_at: float | None
-) -> tuple[Phase, ...]:
-    """Instance until it has a node, environment until its program runs, then the process. What the
-    program itself says comes on top of it."""
-    created = _seconds(pod["metadata"]["creationTimestamp"])
-    scheduled = _condition(pod.get("status") or {}, "PodScheduled")
-    if scheduled.get("status") != "True":
-        return (Phase("instance", created),)
-    placed_at = max(created, _seconds(scheduled["lastTransitionTime"]))
-    noted = [Phase("instance", created, placed_at)]
-    running = (container.get("state") or {}).get("running")
-    if running is None:
-        return (*noted, Phase("environment", placed_at))
-    begun_at = max(placed_at, _seconds(running["startedAt"]))
-    if ready_at is not None:
-        begun_at = min(begun_at, ready_at)
-    noted += [Phase("environment", placed_at, begun_at), Phase("process", begun_at)]
-    return merge(noted, [Phase("init", begun_at)], ready_at)
-
-
-def _seconds(at: str) -> float:
-    return datetime.fromisoformat(at).timestamp()
 
 
 def nodes(found: Iterable[Manifest], pods: Iterable[Manifest]) -> Mapping[str, Node]:
