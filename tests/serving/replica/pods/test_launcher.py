@@ -9,6 +9,7 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ from tests.support.patience import until
 from tests.support.replica.bentos import write_bento, write_model
 from tests.support.replica.pods import MANIFEST, OneBento, OneEnvironment, Pod, lay_out, running
 from tests.support.replica.replicas import SecretsOf, workload
+from tests.support.services import shapes
 
 SOURCE = """
     import os, time
@@ -79,6 +81,8 @@ ECHO = replace(
     bento_manifest=MANIFEST,
 )
 INNER = replace(ECHO, key=replace(ECHO.key, service="Inner"), entry=False, config={}, depends={})
+WHEN_ASKED = (0, 128 + signal.SIGTERM)
+"""With what a worker ends that is told to."""
 SECRETS = SecretsOf(
     key=SecretValue("key", "file-secret", file="keys/key.txt"),
     token=SecretValue("TOKEN", "variable-secret"),
@@ -186,10 +190,28 @@ async def test_another_service_of_the_bento_is_another_pod(bento: Path, tmp_path
     with running(tmp_path / "inner", spec) as pod:
         await until((tmp_path / "inner" / "scratch" / "bento").exists)
         pod.end()
-        assert pod.ended() == 128 + signal.SIGTERM, "one that has not begun ends at once"
+        assert pod.ended() == WHEN_ASKED[1], "one that has not begun ends at once"
     with running(tmp_path / "inner", spec) as pod:
         await until(lambda: pod.is_ready(spec.ready_path))
         assert pod.get("/name", {}) == b"Inner"
+
+
+@pytest.mark.skipif(not find_spec("fastapi"), reason="BentoML needs fastapi for a command")
+@pytest.mark.parametrize("written_down", [True, False], ids=["said", "not said"])
+async def test_a_services_own_program_has_its_port_and_ends_with_the_pod(
+    tmp_path: Path, written_down: bool
+) -> None:
+    source = shapes.COMMAND if written_down else shapes.COMMAND.replace("--port", "--any")
+    own = write_bento(tmp_path / "bento", source, services=[{"name": "Command"}])
+    key, env = replace(ECHO.key, service="Command"), {"NOTES": "/scratch/notes"}
+    served = replace(ECHO, key=key, models=(), secrets=(), env=env, config={}, depends={})
+    spec = await spec_of(own, served)
+    lay_out(tmp_path / "pod", spec, own)
+    with running(tmp_path / "pod", spec) as pod:
+        await until(lambda: pod.is_ready("/any"))
+        pod.end()
+        assert pod.ended() in WHEN_ASKED
+    assert (tmp_path / "pod" / "scratch" / "notes").read_text() == "ended\n"
 
 
 async def test_what_is_missing_is_said_in_a_sentence(bento: Path, tmp_path: Path) -> None:
