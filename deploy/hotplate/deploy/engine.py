@@ -57,6 +57,9 @@ class Replica:
     make it, and it waits under a name alone."""
     node: str = ""
     """Where it is, as `capacity` names it; empty while it has no place."""
+    shared_name: str = ""
+    """What its variables call it, where they were written before it had an id: it is the same for
+    all of its workload. Empty = they say its id."""
     reason: str = ""
     """One sentence: why it is pending, in back-off or failed."""
     address: str = ""
@@ -91,6 +94,11 @@ class Replica:
     def leaves(self) -> bool:
         """Whether it is being stopped and may have requests that it still ends."""
         return self.state is ReplicaState.STOPPING and self.ready_at is not None
+
+    @property
+    def named_inside(self) -> str:
+        """What its variables call it."""
+        return self.shared_name or self.id
 
     @property
     def wanted_at(self) -> float:

@@ -9,6 +9,7 @@ import pytest
 from hotplate.deploy.cluster.pods import is_over, nodes, refusal, replica_of, told_of
 from hotplate.deploy.engine import ReplicaState
 from hotplate.deploy.workload import Resources
+from hotplate.platform.controller.planning.plan import START_ATTEMPTS, ended_attempts
 
 S = ReplicaState
 KEY = "acme/hello@1/Hello"
@@ -105,6 +106,12 @@ def test_one_that_crashed_has_its_last_lines_and_its_restarts() -> None:
     replica = replica_of(pod(PLACED, state=CRASHED, restartCount=2, lastState=last))
     assert replica is not None
     assert (replica.restarts, replica.log_tail) == (2, ("first", "it is broken"))
+
+
+def test_three_ends_before_it_was_ready_are_as_many_attempts_as_a_roll_out_has() -> None:
+    replica = replica_of(pod(PLACED, state=CRASHED, restartCount=2, lastState=ended(exitCode=3)))
+    assert replica is not None and replica.ready_at is None
+    assert ended_attempts(replica) == START_ATTEMPTS
 
 
 def test_one_that_was_ended_because_it_was_late_says_so() -> None:

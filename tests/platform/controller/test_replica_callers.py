@@ -88,6 +88,23 @@ async def test_a_key_is_good_for_what_the_bento_names_as_long_as_there_is_its_re
     assert caller.world.controller.replica_with(key) is None, "its replica is gone"
 
 
+async def test_replicas_that_have_their_variables_from_one_place_have_one_key(
+    caller: Caller,
+) -> None:
+    made = caller.deploy({"deployment": "b"}, least=2)
+    await until(lambda: len(caller.keys) == 2 and caller.world.status(made) == "running")
+    found = caller.world.engine.found
+    for name, replica in found.items():
+        found[name] = replace(replica, shared_name="h-echo-1-echo")
+    key = KEYS.key(replica.key, "h-echo-1-echo")
+    caller.world.controller.poke(made.id)
+    await until(lambda: caller.at_gateways() == {token_digest(key): {"b"}})
+    assert caller.world.controller.replica_with(key) is not None
+    foreign = replace(replica.key, organization="other")
+    assert caller.world.controller.replica_with(KEYS.key(foreign, "h-echo-1-echo")) is None
+    assert caller.world.controller.replica_with(caller.keys[0]) is None
+
+
 async def test_no_key_is_made_up_and_who_calls_nobody_has_none(caller: Caller) -> None:
     made = caller.deploy()
     await until(lambda: caller.world.status(made) == "running")

@@ -49,6 +49,7 @@ def replica_of(
         reason=reason,
         uid=meta["uid"],
         node=pod["spec"].get("nodeName", ""),
+        shared_name=pod["spec"].get("serviceAccountName", ""),
         address=f"{address}:{PORT}" if address else "",
         resources=resources_of(pod),
         restarts=restarts_of(pod),

@@ -29,8 +29,9 @@ class ReplicaCallers:
     def replica_with(self, key: str) -> CallingReplica | None:
         """Whose key it is; None where there is no such replica, or it calls nobody by name."""
         name = replica_of(key)
-        replica = next((each for each in self._engine.replicas() if each.id == name), None)
-        if replica is None or not self._keys.is_key(key, replica.key, replica.id):
+        found = (each for each in self._engine.replicas() if each.named_inside == name)
+        replica = next((each for each in found if self._keys.is_key(key, each.key, name)), None)
+        if replica is None:
             return None
         for state in self._states:
             if state.owns(replica.key) and (opens := _opens(state, replica)):
@@ -44,11 +45,12 @@ class ReplicaCallers:
         if not callers:
             return tokens
         found = {organization: list(accepted) for organization, accepted in tokens.items()}
-        for replica in self._engine.replicas():
+        named = {(each.key, each.named_inside): each for each in self._engine.replicas()}
+        for (key, name), replica in named.items():
             for state in callers:
-                if state.owns(replica.key) and (opens := _opens(state, replica)):
-                    digest = token_digest(self._keys.key(replica.key, replica.id))
-                    found.setdefault(replica.key.organization, []).extend(
+                if state.owns(key) and (opens := _opens(state, replica)):
+                    digest = token_digest(self._keys.key(key, name))
+                    found.setdefault(key.organization, []).extend(
                         AcceptedToken(digest, deployment=name) for name in opens
                     )
         return {organization: tuple(accepted) for organization, accepted in found.items()}

@@ -3,7 +3,8 @@
 `bentoml.depends(deployment=NAME)` looks the deployment up in BentoCloud's API and then calls it,
 both times with the key in `BENTO_CLOUD_API_KEY`. A replica's key follows from the installation's
 secret and from which replica it is, so it is kept nowhere: it is good as long as there is that
-replica, and opens what the replica's bento names.
+replica, and opens what the replica's bento names. On a cluster those of a workload have one key, as
+they have their variables from one place: it is good as long as there is one of them.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ def runtime(bento: OneBento, environment: OneEnvironment) -> BentoPodRuntime:
         secrets=SECRETS,
         node_selector=lambda given: {"size": f"{given.resources.cpus:g}"},
         tolerations=[{"key": "gpu", "operator": "Exists"}],
-        api_access=lambda given: {"BENTO_CLOUD_API_KEY": given.key.organization},
+        api_access=lambda given, name: {"BENTO_CLOUD_API_KEY": f"{given.key.organization}/{name}"},
     )
 
 
@@ -88,7 +88,7 @@ async def test_a_pod_knows_its_folders_its_threads_and_its_defaults(
 ) -> None:
     env = (await runtime.pod_spec(SERVED, *PLACE)).env
     assert (env["OMP_NUM_THREADS"], env["SIZE"]) == ("2", "small")
-    assert env["BENTO_CLOUD_API_KEY"] == "acme"
+    assert env["BENTO_CLOUD_API_KEY"] == "acme/h-served-1-echo"
     assert env["HOTPLATE_AGENT_SOCKET"] == "/hotplate/agent.sock"
     assert (env["HOTPLATE_TREES"], env["HOTPLATE_MODELS"]) == (
         "/hotplate/models",

@@ -61,7 +61,7 @@ PATHS = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """Where programs are found beside the environment's."""
 
 NodeSelector = Callable[[Workload], Mapping[str, str]]
-ApiAccess = Callable[[Workload], Mapping[str, str]]
+ApiAccess = Callable[[Workload, str], Mapping[str, str]]
 
 
 def any_node(workload: Workload) -> Mapping[str, str]:
@@ -69,7 +69,7 @@ def any_node(workload: Workload) -> Mapping[str, str]:
     return {}
 
 
-def no_access(workload: Workload) -> Mapping[str, str]:
+def no_access(workload: Workload, account: str) -> Mapping[str, str]:
     """Its pods ask with what their own variables say."""
     return {}
 
@@ -91,8 +91,9 @@ class BentoPodRuntime(PodRuntime):
         api_access: ApiAccess = no_access,
     ) -> None:
         """Without `secrets`, workloads get none. `node_selector` says which nodes a workload's pods
-        may be on, as its instance type has it; `api_access` gives the variables with which they ask
-        BentoCloud's API for deployments that they call by name."""
+        may be on, as its instance type has it; `api_access` gives, by the workload and the name of
+        its account, the variables with which they ask BentoCloud's API for deployments that they
+        call by name."""
         self._bentos, self._environments, self._key = bentos, environments, ticket_key
         self._secrets = secrets or NoSecrets()
         self._node_selector, self._tolerations = node_selector, tolerations
@@ -108,7 +109,7 @@ class BentoPodRuntime(PodRuntime):
         environment = await self._environments.of(workload, bento, building)
         program = _program(workload, env)
         ticket = _ticket(workload, environment, service_account, namespace)
-        access = self._api_access(workload)
+        access = self._api_access(workload, service_account)
         if access.keys() & program.env.keys():
             access = {}  # whoever names another API, or a key of their own, means that
         return PodSpec(
