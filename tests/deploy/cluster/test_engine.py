@@ -237,6 +237,21 @@ async def test_what_cannot_be_prepared_waits_with_the_reason_and_keeps_what_it_h
         await until_replicas(engine, states(S.READY, S.READY, S.READY))
 
 
+async def test_a_bug_in_what_one_is_made_of_is_its_own(server: ClusterServer) -> None:
+    class Broken(OneImage):
+        async def pod_spec(self, given: Workload, *place: str) -> PodSpec:
+            if given.key == SECOND.key:
+                raise KeyError("nonsense")
+            return pod_spec()
+
+    async with engine_on(server, Broken()) as engine:
+        await engine.scale(SECOND, 1)
+        await engine.scale(FIRST, 1)
+        found = await until_replicas(engine, states(S.READY, S.PENDING))
+        (waiting,) = (each for each in found if each.state is S.PENDING)
+        assert waiting.reason == "KeyError: 'nonsense'"
+
+
 async def test_what_is_being_made_starts_and_has_no_pods_before_it_is_there(
     server: ClusterServer,
 ) -> None:

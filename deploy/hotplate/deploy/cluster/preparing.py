@@ -8,16 +8,19 @@ stands for: they start while something is made, wait while something is missing,
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from hotplate.deploy.cluster.pod_spec import PodRuntime, PodSpec
 from hotplate.deploy.cluster.pods import late
 from hotplate.deploy.engine import Replica, ReplicaState
-from hotplate.deploy.errors import BeingPrepared, PrepareFailed
+from hotplate.deploy.errors import BeingPrepared, DeployError, PrepareFailed
 from hotplate.deploy.phases import Phase, unix_now
 from hotplate.deploy.process.backoff import Backoff
 from hotplate.deploy.workload import Workload, WorkloadKey
+
+log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -50,6 +53,13 @@ class Preparing:
             pod = await self._runtime.pod_spec(workload, base, namespace)
         except (BeingPrepared, PrepareFailed) as error:
             self._note(key, error, now)
+            return None
+        except Exception as error:  # whatever it is, other workloads must not wait for it
+            log.warning("what pods of %s are made of cannot be said", key, exc_info=error)
+            said = (
+                str(error) if isinstance(error, DeployError) else f"{type(error).__name__}: {error}"
+            )
+            self._note(key, PrepareFailed(said, retry=True), now)
             return None
         if self._waiting.pop(key, None) is not None:
             self._changed()
