@@ -103,6 +103,12 @@ def test_the_process_notes_when_it_was_up_and_when_the_service_was_ready(echo: R
     assert process.start < process.end <= init.start < init.end
 
 
+def test_it_says_to_whoever_asks_what_it_has_noted(echo: Replica) -> None:
+    said = json.loads(echo.get("/hotplate/report"))
+    assert list(said["phases"]) == ["process", "init"]
+    assert said["methods"]["batch"] == 0 and "bentoml" in said["modules"]
+
+
 def test_the_process_notes_what_it_had_imported_without_the_bento_and_without_us(
     echo: Replica,
 ) -> None:
