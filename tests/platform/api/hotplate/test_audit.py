@@ -129,6 +129,38 @@ async def test_refusals_of_a_minute_that_are_alike_are_one_line(cloud: Cloud) ->
     await until(told)
 
 
+async def test_who_tries_two_things_or_in_two_organizations_has_a_line_for_each(
+    cloud: Cloud, store: Store
+) -> None:
+    rival = store.identities.ensure_user("rival", "ada", "").organization
+    member = "/api/v1/hotplate/organizations/acme/members/ada"
+    async with Cloud(cloud.server, store, name="bob", scopes=["read_cluster"]) as bob:
+        other = store.tokens.add_token(bob.user, "other", scopes=["read_cluster"])
+        there = store.identities.ensure_user(rival.name, "bob", "")
+        elsewhere = store.tokens.add_token(there, "elsewhere", scopes=["read_cluster"])
+        for method, path, token in (
+            ("GET", "/api/v1/bentos", bob.token),
+            ("DELETE", member, bob.token),
+            ("DELETE", member, other),
+            ("DELETE", member, other),
+            ("GET", "/api/v1/bentos", elsewhere),
+        ):
+            bob.http.headers["X-YATAI-API-TOKEN"] = token
+            with pytest.raises(Refused, match="403"):
+                await bob.call(method, path)
+
+    async def told() -> bool:
+        found, _ = await store.run(store.audit.page, AuditFilter(action="access.refused"), 100)
+        return {(line.organization, line.token, line.object, line.count) for line in found} == {
+            ("acme", "laptop", "GET /api/v1/bentos", 1),
+            ("acme", "laptop", f"DELETE {member}", 1),
+            ("acme", "other", f"DELETE {member}", 2),
+            ("rival", "elsewhere", "GET /api/v1/bentos", 1),
+        }
+
+    await until(told)
+
+
 async def test_sign_ins_are_told_the_good_and_the_refused(cloud: Cloud) -> None:
     cloud.http.headers.clear()
     cloud.http.headers["Origin"] = str(cloud.server.make_url("/")).rstrip("/")

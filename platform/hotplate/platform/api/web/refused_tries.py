@@ -1,12 +1,13 @@
 """Refused tries, as the audit keeps them: those of one minute that are alike are one line, so that
-nobody fills a disk by being refused."""
+nobody fills a disk by being refused. Alike are a known caller's with one token in one organization
+that ask the same, and those of one address of which nobody knows who calls."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from aiohttp import web
 
@@ -34,7 +35,7 @@ class _Kind:
 class RefusedTries:
     def __init__(self, audit: Audit) -> None:
         self._audit = audit
-        self._kinds: OrderedDict[tuple[str, str, str], _Kind] = OrderedDict()
+        self._kinds: OrderedDict[tuple[Actor, str, str], _Kind] = OrderedDict()
         self._writing: set[asyncio.Task[None]] = set()
 
     def note(self, action: str, request: web.Request, reason: str) -> None:
@@ -42,17 +43,17 @@ class RefusedTries:
         actor, now = ACTOR.get() or Actor(), asyncio.get_running_loop().time()
         while self._kinds and next(iter(self._kinds.values())).began_at <= now - MINUTE_S:
             self._kinds.popitem(last=False)
-        of = (actor.address, actor.name, action)
+        what = f"{request.method} {request.path}"
+        of = (replace(actor, request_id=""), action, what if actor.name else "")
         kind = self._kinds.get(of)
         if kind is None:
-            if sum(name == actor.name for _, name, _ in self._kinds) >= LINES:
+            if sum(other.name == actor.name for other, _, _ in self._kinds) >= LINES:
                 return
             kind = self._kinds[of] = _Kind(now)
         kind.count += 1
         if kind.is_writing:  # which writes this one too: a flood is one write at a time
             return
         kind.is_writing = True
-        what = f"{request.method} {request.path}"
         writing = asyncio.create_task(self._write(kind, actor, action, what, reason))
         self._writing.add(writing)
         writing.add_done_callback(self._writing.discard)
