@@ -70,6 +70,8 @@ class Workload:
     calls: tuple[str, ...] = ()
     """Names of the deployments of its organization that its bento names."""
     resources: Resources = Resources()
+    instance_type: str = ""
+    """The size that its user named, of those that are offered; empty = none."""
     workers: int = 1
     cold_start_timeout_s: float = 1800.0
     """From placed to ready; then the attempt has failed."""

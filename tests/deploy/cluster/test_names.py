@@ -9,8 +9,9 @@ from blake3 import blake3
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotplate.deploy.cluster.names import BASE_LENGTH, bases, key_in, slug
+from hotplate.deploy.cluster.names import BASE_LENGTH, bases, key_in
 from hotplate.deploy.workload import WorkloadKey
+from hotplate.machine.slug import slug
 
 
 def digest(text: str) -> str:

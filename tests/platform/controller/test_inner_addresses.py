@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -55,7 +56,7 @@ class ByName:
 
     need_ports = False
 
-    def of(self, key: WorkloadKey, port: int) -> str:
+    def of(self, key: WorkloadKey, services: Collection[str], port: int) -> str:
         return f"{key.service.lower()}.svc"
 
 

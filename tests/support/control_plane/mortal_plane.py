@@ -27,7 +27,7 @@ from hotplate.platform.api.web.settings import ApiSettings
 from hotplate.platform.application import make_app
 from hotplate.platform.controller.loop import Controller
 from hotplate.platform.controller.metrics import ControllerMetrics
-from hotplate.platform.controller.planning.routing import Addresses
+from hotplate.platform.controller.planning.addresses import Addresses
 from hotplate.platform.errors import NotFound
 from hotplate.platform.leadership.election import TERM_S
 from hotplate.platform.spec.code_files import READY

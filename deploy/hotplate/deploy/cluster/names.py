@@ -7,9 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from blake3 import blake3
-
 from hotplate.deploy.workload import WorkloadKey
+from hotplate.machine.slug import digested_slug, slug
 
 MANAGED_BY = "app.kubernetes.io/managed-by"
 PART_OF = "app.kubernetes.io/part-of"
@@ -37,17 +36,6 @@ LABEL_LENGTH = 63
 BASE_LENGTH = 42
 """Of the part of a workload's name that its key decides. With `h-` before it, and after it what
 Kubernetes and we add to names of pods and of other objects, it stays below 63."""
-_ENDING_LENGTH = 8
-
-
-def slug(text: str, most: int) -> str:
-    """A name that is good in a host name, made of any text: of at most `most` characters, lower
-    case, with `-` for each run of others. Texts that differ in more than case have different ones:
-    where something else was lost, it ends with a digest of the text."""
-    plain = re.sub("[^a-z0-9]+", "-", text.lower()).strip("-")
-    if plain == text.lower() and 0 < len(plain) <= most:
-        return plain
-    return _with_ending(plain, text, most)
 
 
 def bases(keys: Iterable[WorkloadKey]) -> dict[WorkloadKey, str]:
@@ -56,10 +44,10 @@ def bases(keys: Iterable[WorkloadKey]) -> dict[WorkloadKey, str]:
     texts = {key: f"{key.deployment}-{key.revision}-{key.service}" for key in keys}
     slugs = {key: slug(text, BASE_LENGTH) for key, text in texts.items()}
     times = Counter((_revision(key), name) for key, name in slugs.items())
-    return {
-        key: f"h-{name if times[_revision(key), name] == 1 else _digested(texts[key])}"
-        for key, name in slugs.items()
-    }
+    for key, name in slugs.items():
+        if times[_revision(key), name] > 1:
+            slugs[key] = digested_slug(texts[key], BASE_LENGTH)
+    return {key: f"h-{name}" for key, name in slugs.items()}
 
 
 def tenant_namespace(release: str, organization: str) -> str:
@@ -99,13 +87,3 @@ def key_in(annotations: Mapping[str, Any]) -> WorkloadKey | None:
 
 def _revision(key: WorkloadKey) -> tuple[str, str, int]:
     return key.organization, key.deployment, key.revision
-
-
-def _digested(text: str) -> str:
-    return _with_ending(re.sub("[^a-z0-9]+", "-", text.lower()).strip("-"), text, BASE_LENGTH)
-
-
-def _with_ending(plain: str, text: str, most: int) -> str:
-    digest = blake3(text.encode()).hexdigest()[:_ENDING_LENGTH]
-    kept = plain[: most - _ENDING_LENGTH - 1].rstrip("-")
-    return f"{kept}-{digest}" if kept else digest

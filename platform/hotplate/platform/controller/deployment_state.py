@@ -9,14 +9,10 @@ from typing import Any
 
 from hotplate.deploy.engine import Replica, ReplicaState
 from hotplate.deploy.workload import WorkloadKey
+from hotplate.platform.controller.planning.addresses import Addresses
 from hotplate.platform.controller.planning.gateway_reports import GatewayReports
 from hotplate.platform.controller.planning.plan import ended_attempts
-from hotplate.platform.controller.planning.routing import (
-    Addresses,
-    public_name,
-    routes_of,
-    version_of,
-)
+from hotplate.platform.controller.planning.routing import public_name, routes_of, version_of
 from hotplate.platform.controller.planning.slot_counts import SlotCounts
 from hotplate.platform.controller.planning.turnovers import sharing
 from hotplate.platform.controller.planning.workloads import Service

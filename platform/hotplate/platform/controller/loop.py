@@ -44,9 +44,10 @@ from hotplate.platform.controller.interface import (
     Subscribers,
 )
 from hotplate.platform.controller.metrics import ControllerMetrics
+from hotplate.platform.controller.planning.addresses import Addresses
 from hotplate.platform.controller.planning.canary_routes import with_canaries
 from hotplate.platform.controller.planning.instance_types import instance_types
-from hotplate.platform.controller.planning.routing import Addresses, public_name
+from hotplate.platform.controller.planning.routing import public_name
 from hotplate.platform.controller.planning.workloads import WorkloadRules, least_amounts, notes
 from hotplate.platform.controller.reconciler import RETRY_S, Reconciler
 from hotplate.platform.controller.replica_callers import ReplicaCallers

@@ -10,6 +10,7 @@ from sqlalchemy import delete, exists, func, select, update
 from sqlalchemy.orm import Session, aliased
 
 from hotplate.platform.errors import Conflict, NotFound
+from hotplate.platform.spec.deployment_host import deployment_host, rivals
 from hotplate.platform.store.audit import record_audit
 from hotplate.platform.store.canaries import (
     NO_CANARY,
@@ -49,9 +50,13 @@ __all__ = ["Deployments", "RevisionDraft"]
 class Deployments(StorePart):
     """Creates, changes, finds and removes deployments."""
 
-    def __init__(self, database: Database, allocate_port: AllocatePort) -> None:
+    def __init__(
+        self, database: Database, allocate_port: AllocatePort, *, share_address: bool = False
+    ) -> None:
+        """With `share_address` deployments are told apart by host names."""
         super().__init__(database)
         self._allocate_port = allocate_port
+        self._share_address = share_address
 
     def create(
         self,
@@ -66,7 +71,7 @@ class Deployments(StorePart):
     ) -> Deployment:
         """A new deployment with its first revision and its own port. `host`: the name by which the
         client reached the API; `dev`: it is a code space. Raises Conflict where the name is taken,
-        PortsExhausted, QuotaExceeded."""
+        or its host name another deployment's, PortsExhausted, QuotaExceeded."""
 
         def add(session: Session) -> Deployment:
             if _by_name(session, creator.organization.id, name) is not None:
@@ -74,6 +79,8 @@ class Deployments(StorePart):
                     f"deployment {name!r} already exists; "
                     "choose another name, or update it with `bentoml deployment update`"
                 )
+            if self._share_address:
+                _check_host_is_free(session, name, creator.organization.name)
             row = DeploymentRow(
                 organization_id=creator.organization.id,
                 creator_id=creator.id,
@@ -328,6 +335,17 @@ def _bento(session: Session, draft: RevisionDraft) -> str:
 def _shares(row: DeploymentRow) -> dict[str, Any]:
     """How requests are shared with its versions, for the audit."""
     return {key: row.canary.get(key) for key in ("weights", "route_type", "route_by")}
+
+
+def _check_host_is_free(session: Session, name: str, organization: str) -> None:
+    """Raises Conflict, which tells nothing of whose it is."""
+    for other, tenant in rivals(name, organization):
+        owner = session.scalar(select(OrganizationRow.id).where(OrganizationRow.name == tenant))
+        if owner is not None and _by_name(session, owner, other) is not None:
+            raise Conflict(
+                f"deployment {name!r}: the host name {deployment_host(name, organization)!r} that "
+                "it would have is taken; choose another name"
+            )
 
 
 def _by_name(session: Session, organization_id: int, name: str) -> DeploymentRow | None:

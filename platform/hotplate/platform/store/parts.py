@@ -49,8 +49,11 @@ class Store:
         database: Database,
         allocate_port: AllocatePort = lowest_free_port,
         keys: KeySource | None = None,
+        *,
+        share_address: bool = False,
     ) -> None:
-        """The store closes the database. Without `keys` nobody can read its secrets later."""
+        """The store closes the database. Without `keys` nobody can read its secrets later. With
+        `share_address` deployments are told apart by host names."""
         self.database = database
         self.audit = Audit(database)
         self.identities = Identities(database)
@@ -61,7 +64,7 @@ class Store:
         self.secrets = Secrets(database, keys or KeysInMemory())
         self.artifacts = Artifacts(database)
         self.uploads = Uploads(database)
-        self.deployments = Deployments(database, allocate_port)
+        self.deployments = Deployments(database, allocate_port, share_address=share_address)
         self.revisions = Revisions(database, allocate_port)
         self.code_files = CodeFiles(database)
         self.history = History(database)

@@ -9,7 +9,8 @@ import pytest
 
 from hotplate.deploy.engine import Replica, ReplicaState
 from hotplate.platform.api.bentocloud.views import deployment_url, origin_of
-from hotplate.platform.controller.planning.routing import Addresses, routes_of
+from hotplate.platform.controller.planning.addresses import Addresses
+from hotplate.platform.controller.planning.routing import routes_of
 from hotplate.platform.controller.planning.slot_counts import SlotCounts
 from hotplate.platform.controller.planning.workloads import Service
 from hotplate.platform.store.records import Deployment, DesiredState, Revision, RolloutOutcome
@@ -338,3 +339,27 @@ def test_tables_and_reports_survive_the_wire() -> None:
 def test_a_deployments_url_says_how_it_is_served(scheme: str, host: str, url: str) -> None:
     of = replace(deployment(revision(1), None), port=7100)
     assert deployment_url(of, origin_of(scheme, host)) == url
+
+
+def test_where_an_address_is_shared_routes_have_hosts_and_say_where_replicas_are_found() -> None:
+    of = deployment(revision(1), revision(1))
+    addresses = Addresses(
+        "",
+        hosts=lambda each: [f"{each.name}.models.test"],
+        found=lambda keys: {each: f"ns/{each.service.lower()}" for each in keys},
+    )
+    called = replace(service(1, "Back"), address="back.svc")
+    members = {1: [service(1, dependencies=("Back",)), called]}
+
+    def made(*there: Replica) -> dict[str, Route]:
+        given = routes_of(of, members, list(there), frozenset(), addresses, SlotCounts())
+        return {route.name: route for route in given}
+
+    asleep = made()
+    public, inner = asleep["acme/echo"], asleep["acme/echo@1/Back"]
+    assert (public.port, public.hosts) == (0, ("echo.models.test",))
+    assert [source.service for source in inner.pods] == ["ns/back"]
+    assert public.pods == (), "nobody calls a service whose own callees are not there"
+    there = made(replace(replica("b", 1, address="10.0.0.1:3000"), key=called.workload.key))
+    (source,) = there["acme/echo"].pods
+    assert (source.service, source.like.version, source.like.worker) == ("ns/echo", "main@1", True)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
@@ -65,7 +66,7 @@ class ByName:
 
     need_ports = False
 
-    def of(self, key: WorkloadKey, port: int) -> str:
+    def of(self, key: WorkloadKey, services: Collection[str], port: int) -> str:
         return f"{key.service.lower()}-{key.revision}.{key.organization}.svc"
 
 

@@ -184,3 +184,29 @@ def test_a_table_keeps_where_pods_are_found() -> None:
     source = PodSource("n/s", ReplicaRoute("", "", 3, worker=True, learns=True))
     table = RouteTable(1, (Route(NAME, "", 0, pods=(source,)),))
     assert RouteTable.from_json(table.to_json()) == table
+
+
+def test_replicas_that_are_named_stay_while_they_are_there_and_drain_as_somebody_says() -> None:
+    like = ReplicaRoute("", "", 2, worker=True)
+    named = [
+        ReplicaRoute("one", "10.0.0.1:3000", 5, uid="1"),
+        ReplicaRoute("two", "10.0.0.2:3000", 5, draining=True, uid="2"),
+        ReplicaRoute("gone", "10.0.0.3:3000", 5, uid="3"),
+    ]
+    route = Route(NAME, "", 0, tuple(named), pods=(PodSource("ns/a", like),))
+    there = [
+        Pod("one", "1", "10.0.0.1:3000", terminating=True),
+        Pod("two", "2", "10.0.0.2:3000"),
+        Pod("four", "4", "10.0.0.4:3000"),
+        Pod("five", "5", "10.0.0.5:3000"),
+    ]
+    answered = {replace(there[0], terminating=False), *there[1:3]}
+    (merged,) = with_pods([route], {"ns/a": there}, answered)
+    assert [(r.id, r.concurrency, r.draining) for r in merged.replicas] == [
+        ("one", 5, True),
+        ("two", 5, True),
+        ("four", 2, False),
+    ]
+    assert merged.starting == ("10.0.0.5:3000",)
+    (unseen,) = with_pods([route], {}, set())
+    assert unseen.replicas == tuple(named)

@@ -312,6 +312,8 @@ def public_url(deployment: Deployment, settings: ApiSettings) -> str:
 
 
 def _origin(settings: ApiSettings, reached: str) -> str:
+    if settings.deployments_url:
+        return settings.deployments_url
     advertised = settings.advertise_host
     return views.origin_of(
         settings.scheme, (reached or "localhost") if is_everywhere(advertised) else advertised

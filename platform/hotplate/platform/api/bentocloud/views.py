@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from hotplate.platform.spec.deployment_host import STAR, deployment_host
 from hotplate.platform.spec.reason_note import with_reason
 from hotplate.platform.spec.scopes import OF_API, allows
 from hotplate.platform.store.records import (
@@ -205,7 +206,10 @@ def origin_of(scheme: str, host: str) -> str:
 
 def deployment_url(deployment: Deployment, origin: str) -> str:
     """One origin per deployment, never a path: the client's task calls drop prefixes. `origin` is
-    that of all of them but for the port."""
+    that of all of them but for the port, or has a star where the name of each stands."""
+    if STAR in origin:
+        host = deployment_host(deployment.name, deployment.organization.name)
+        return origin.replace(STAR, host)
     return f"{origin}:{deployment.port}"
 
 

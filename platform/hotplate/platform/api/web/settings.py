@@ -18,6 +18,9 @@ class ApiSettings:
 
     advertise_host: str = ""
     """Host in the URLs of deployments; empty = the host that the caller used to reach us."""
+    deployments_url: str = ""
+    """Those URLs with a star where a deployment's name stands; empty = each has a port of its own
+    on that host."""
     scheme: str = "http"
     """Of those URLs: https where the gateway has a certificate."""
     own: OwnHosts = field(default_factory=OwnHosts)

@@ -5,31 +5,23 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-from hotplate.deploy.engine import Replica, ReplicaState
+from hotplate.deploy.engine import Replica
+from hotplate.platform.controller.planning.addresses import Addresses
 from hotplate.platform.controller.planning.messages import for_callers
+from hotplate.platform.controller.planning.reachable import pod_sources, reachable
 from hotplate.platform.controller.planning.slot_counts import SlotSource
 from hotplate.platform.controller.planning.status import NO_REQUESTS
 from hotplate.platform.controller.planning.turnovers import shared_strategy
-from hotplate.platform.controller.planning.workloads import Service, called_by, task_paths
+from hotplate.platform.controller.planning.workloads import Service, task_paths
 from hotplate.platform.spec.label_settings import LabelSettings
 from hotplate.platform.store.records import Deployment, DesiredState, Revision, RolloutOutcome
 from hotplate.serving.gateway.protocol.cors_rules import Cors
-from hotplate.serving.gateway.protocol.routes import TASKS, ReplicaRoute, Route
+from hotplate.serving.gateway.protocol.routes import TASKS, PodSource, ReplicaRoute, Route
 from hotplate.serving.gateway.protocol.version_shares import MAIN
 from hotplate.serving.replica.ready_path import ready_path
-
-
-@dataclass(frozen=True)
-class Addresses:
-    """Where gateways listen."""
-
-    public_host: str
-    tls_certificate: str = ""
-    """PEM file of the public routes' certificate; empty = plain HTTP."""
-    tls_key: str = ""
 
 
 def public_name(deployment: Deployment) -> str:
@@ -69,12 +61,16 @@ def routes_of(
     settings = LabelSettings.of(deployment.labels)
     for number, members in services.items():
         for service in members:
-            reachable = _reachable(service, members, replicas, draining)
+            there = reachable(service, members, replicas, draining)
             if not service.workload.entry:
-                routes.append(_dependency(service, reachable, draining, slots))
+                inner = _dependency(service, there, draining, slots)
+                found = pod_sources(service, members, replicas, draining, addresses, slots)
+                routes.append(replace(inner, pods=found))
             elif number == revision.number:
-                there = _entry_replicas(deployment, services, replicas, draining, slots)
-                public = _public(deployment, revision, service, there, addresses, slots)
+                entries = _entry_replicas(deployment, services, replicas, draining, slots)
+                public = _public(deployment, revision, service, entries, addresses, slots)
+                found = _public_pods(deployment, services, replicas, draining, addresses, slots)
+                public = replace(public, pods=found)
                 routes += [public, *_tasks(public, slots.of(service).tasks)]
     return [
         replace(
@@ -101,8 +97,7 @@ def _public(
     rules = (config.get("http") or {}).get("cors") or {}
     return Route(
         name=public_name(deployment),
-        host="" if deployment.version else addresses.public_host,
-        port=0 if deployment.version else deployment.port,
+        **addresses.public(deployment),
         replicas=replicas,
         slots_from=slots.of(service).source_text,
         timeout_s=service.timeout_s,
@@ -138,7 +133,7 @@ def _entry_replicas(
                 continue
             mine = [
                 r
-                for r in _reachable(service, members, replicas, draining)
+                for r in reachable(service, members, replicas, draining)
                 if _does_the_work_of(r, service, services, active)
                 and (r.id in draining or (serves and r.key.revision == number))
             ]
@@ -151,6 +146,30 @@ def _entry_replicas(
                 )
             ]
     return tuple(sorted(found, key=lambda entry: entry.id))
+
+
+def _public_pods(
+    deployment: Deployment,
+    services: Mapping[int, Sequence[Service]],
+    replicas: Sequence[Replica],
+    draining: frozenset[str],
+    addresses: Addresses,
+    slots: SlotSource,
+) -> tuple[PodSource, ...]:
+    """Where gateways find replicas of the public route themselves: of all revisions that share the
+    requests."""
+    active = active_revision(deployment).number
+    shared = shared_strategy(deployment) is not None
+    found: list[PodSource] = []
+    for number, members in services.items():
+        if deployment.serving is None or not (shared or number == active):
+            continue
+        entries = [service for service in members if service.workload.entry]
+        for service in entries:
+            sources = pod_sources(service, members, replicas, draining, addresses, slots)
+            version = version_of(deployment, number)
+            found += [replace(s, like=replace(s.like, version=version)) for s in sources]
+    return tuple(found)
 
 
 def _does_the_work_of(
@@ -191,33 +210,20 @@ def _digest(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest() if secret else ""
 
 
-def _reachable(
-    service: Service,
-    members: Sequence[Service],
-    replicas: Sequence[Replica],
-    draining: frozenset[str],
-) -> list[Replica]:
-    """The ready replicas; only the draining ones while a service that this one calls, directly or
-    not, has no ready replica.
-
-    A request sent sooner would wait inside the replica, with a slot taken and its time running.
-    """
-    answering = [r for r in replicas if r.address and (r.state is ReplicaState.READY or r.leaves)]
-    open_keys = {r.key for r in answering if r.id not in draining}
-    called = called_by(members, [service.name])
-    if all(s.workload.key in open_keys for s in members if s.name in called):
-        return answering
-    return [r for r in answering if r.id in draining]
-
-
 def _tasks(public: Route, slots: int) -> list[Route]:
     """The route in which a deployment's kept tasks wait for their own slots; it has no callers."""
     if not slots:
         return []
-    replicas = tuple(replace(r, concurrency=slots, learns=False, least=1) for r in public.replicas)
+    replicas = tuple(_with_slots(each, slots) for each in public.replicas)
     name = public.name + TASKS
-    apart = replace(public, name=name, replicas=replicas, slots_from="of their own for tasks")
-    return [replace(apart, host="", port=0, schema="", tasks=(), tasks_apart=False)]
+    pods = tuple(replace(s, like=_with_slots(s.like, slots)) for s in public.pods)
+    apart = replace(public, name=name, replicas=replicas, pods=pods, hosts=(), schema="")
+    own = "of their own for tasks"
+    return [replace(apart, host="", port=0, slots_from=own, tasks=(), tasks_apart=False)]
+
+
+def _with_slots(route: ReplicaRoute, slots: int) -> ReplicaRoute:
+    return replace(route, concurrency=slots, learns=False, least=1)
 
 
 def _replica_routes(

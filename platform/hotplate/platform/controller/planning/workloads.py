@@ -158,6 +158,7 @@ def _service(
         },
         calls=tuple(n.name for n in callable_deployments(revision.bento.manifest, rules)),
         resources=rules.ceiling.cap(_resources(settings, config, rules)),
+        instance_type=settings.get("instance_type") or "",
         request_timeout_s=timeout_s,
         **_limits(settings, config),
     )
@@ -173,7 +174,8 @@ def _service(
 
 
 def _address(key: WorkloadKey, revision: Revision, rules: WorkloadRules) -> str:
-    return rules.inner.of(key, revision.ports.get(key.service, 0))
+    services = [each["name"] for each in _described(revision.bento.manifest)]
+    return rules.inner.of(key, services, revision.ports.get(key.service, 0))
 
 
 def callable_deployments(

@@ -88,7 +88,8 @@ class Route:
     gives to this version."""
     replicas: tuple[ReplicaRoute, ...] = ()
     pods: tuple[PodSource, ...] = ()
-    """Where its replicas are found, in place of `replicas`; empty = these are all."""
+    """Where more of its replicas are found than `replicas` names; empty = these are all. Of those
+    that are named only what is there is meant, once it is known what is."""
     starting: tuple[str, ...] = ()
     """The addresses of its pods that have no requests yet, but may call others; the gateway sets
     it."""

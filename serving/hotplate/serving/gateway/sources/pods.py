@@ -47,8 +47,9 @@ def pods_in(item: Mapping[str, Any]) -> Sequence[Pod]:
 def with_pods(
     routes: Iterable[Route], pods: Mapping[str, Iterable[Pod]], answered: Container[Pod]
 ) -> tuple[Route, ...]:
-    """The routes with the pods of their services in the place of replicas that the table names.
-    Only those that have `answered`, as they were before they terminated, may have requests."""
+    """The routes with the pods of their services beside the replicas that the table names, of which
+    those stay that are still there, or of a Service that is not known. Of the others only those
+    that have `answered`, as they were before they terminated, may have requests."""
     return tuple(_with_pods(route, pods, answered) if route.pods else route for route in routes)
 
 
@@ -59,15 +60,24 @@ def alive(pod: Pod) -> Pod:
 
 def _with_pods(route: Route, pods: Mapping[str, Iterable[Pod]], answered: Container[Pod]) -> Route:
     found = [(s, pod) for s in route.pods for pod in sorted(pods.get(s.service, ()), key=_name)]
+    there = {pod.uid: pod for _, pod in found}
+    all_known = all(source.service in pods for source in route.pods)
+    named = [
+        replace(each, draining=each.draining or (pod is not None and pod.terminating))
+        for each in route.replicas
+        if (pod := there.get(each.uid)) is not None or not all_known
+    ]
+    uids = {each.uid for each in named}
+    others = [(source, pod) for source, pod in found if pod.uid not in uids]
     replicas = [
         replace(
             source.like, id=pod.name, uid=pod.uid, address=pod.address, draining=pod.terminating
         )
-        for source, pod in found
+        for source, pod in others
         if alive(pod) in answered
     ]
-    starting = tuple(pod.address for _, pod in found if alive(pod) not in answered)
-    return replace(route, replicas=tuple(replicas), starting=starting)
+    starting = tuple(pod.address for _, pod in others if alive(pod) not in answered)
+    return replace(route, replicas=(*named, *replicas), starting=starting)
 
 
 def _name(pod: Pod) -> str:
