@@ -23,6 +23,7 @@ from hotplate.platform.store.tables import (
     RevisionRow,
     utc_now,
 )
+from hotplate.serving.gateway.protocol.version_mark import VERSION
 
 
 @dataclass(frozen=True)
@@ -182,11 +183,13 @@ class Artifacts(StorePart):
             tag = f"{repository.name}:{row.version}"
             needs = _is_needed(session, row)
             if needs is not None:
-                deployment, number = needs
+                name, number = needs
+                deployment, _, version = name.partition(VERSION)
+                what = f"version {version!r} of deployment" if version else "deployment"
                 raise Conflict(
-                    f"{repository.kind} '{tag}' is needed by revision {number} of deployment "
-                    f"{deployment!r}; delete the deployment, or wait until it keeps that revision "
-                    "no longer (revisions_kept)"
+                    f"{repository.kind} '{tag}' is needed by revision {number} of {what} "
+                    f"{deployment!r}; delete the {'version' if version else 'deployment'}, or wait "
+                    "until it keeps that revision no longer (revisions_kept)"
                 )
             session.delete(row)
             record_audit(session, f"{repository.kind}.delete", tag)

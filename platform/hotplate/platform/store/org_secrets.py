@@ -34,6 +34,7 @@ from hotplate.platform.store.tables import (
     new_uid,
     utc_now,
 )
+from hotplate.serving.gateway.protocol.version_mark import VERSION
 from hotplate.serving.replica.secret_values import SecretValue
 
 ROWS_AT_ONCE = 100
@@ -322,7 +323,7 @@ def _counted(session: Session) -> dict[str, int]:
 
 
 def _in_use(session: Session, tenant: int) -> list[tuple[str, Mapping[str, Any]]]:
-    """The deployments, and each config that they serve or shall serve."""
+    """The deployments, and each config that they, or versions of them, serve or shall serve."""
     newest = (
         select(RevisionRow.deployment_id, func.max(RevisionRow.number))
         .group_by(RevisionRow.deployment_id)
@@ -338,7 +339,7 @@ def _in_use(session: Session, tenant: int) -> list[tuple[str, Mapping[str, Any]]
             or_(RevisionRow.number == newest.c[1], RevisionRow.serving),
         )
     )
-    return [(name, config) for name, config in found.all()]
+    return [(name.partition(VERSION)[0], config) for name, config in found.all()]
 
 
 def _contents(session: Session, tenant: int, names: Sequence[str]) -> dict[str, SecretContent]:

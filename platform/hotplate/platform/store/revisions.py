@@ -21,6 +21,7 @@ from hotplate.platform.store.tables import (
     OrganizationRow,
     RevisionRow,
 )
+from hotplate.serving.gateway.protocol.version_mark import VERSION
 
 
 class Revisions(StorePart):
@@ -50,7 +51,7 @@ class Revisions(StorePart):
 
     def users(self, organization_id: int | None) -> dict[str, set[tuple[str, str]]]:
         """By the manifest of a bento's files: organization and name of each deployment that keeps a
-        revision with it. None = of all organizations."""
+        revision with it, of itself or of a version. None = of all organizations."""
         files = case((RevisionRow.files != "", RevisionRow.files), else_=ArtifactRow.files)
         query = (
             select(files, OrganizationRow.name, DeploymentRow.name)
@@ -64,7 +65,7 @@ class Revisions(StorePart):
         found: dict[str, set[tuple[str, str]]] = {}
         with self._database.session() as session:
             for digest, organization, name in session.execute(query):
-                found.setdefault(digest, set()).add((organization, name))
+                found.setdefault(digest, set()).add((organization, name.partition(VERSION)[0]))
         return found
 
     def get(self, deployment_id: int, number: int) -> Revision:

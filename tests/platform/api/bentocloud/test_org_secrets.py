@@ -144,3 +144,11 @@ async def test_a_deployment_names_those_that_there_are_and_keeps_them(cloud: Clo
     await cloud.call("PUT", "/api/v2/deployments/echo", {"bento": "echo:v1", **config})
     await cloud.call("PUT", "/api/v2/deployments/echo", {"bento": "echo:v1"})
     await cloud.call("DELETE", f"{ROOT}/hf")
+
+
+async def test_one_that_a_version_of_a_canary_names_stays(cloud: Cloud) -> None:
+    await cloud.push_bento()
+    await make(cloud)
+    version = {"bento": "echo:v1", "weight": 10, "secrets": ["hf"]}
+    await cloud.deploy(canary={"route_type": "random", "versions": {"next": version}})
+    await refused(cloud, 409, "used by the deployment 'echo';", "DELETE", f"{ROOT}/hf")

@@ -89,7 +89,8 @@ async def test_an_organization_sees_its_own_and_an_operator_all(world: World) ->
     ):
         await acme.push_bento()
         await rival.push_bento(more="who: rival\n")
-        await acme.deploy("one")
+        version = {"bento": "echo:v1", "weight": 10}
+        await acme.deploy("one", canary={"route_type": "random", "versions": {"next": version}})
         await acme.deploy("two")
         await rival.deploy("three")
         mine, theirs = (store.organizations.organization(n).owner for n in ("acme", "rival"))

@@ -48,6 +48,15 @@ async def test_a_version_that_a_kept_revision_needs_stays(cloud: Cloud) -> None:
     await cloud.call("DELETE", f"{versions('model', 'bert')}/2")
 
 
+async def test_what_a_version_of_a_canary_needs_stays_too(cloud: Cloud) -> None:
+    await cloud.push_bento()
+    await cloud.push_bento(version="v2")
+    version = {"bento": "echo:v2", "weight": 10}
+    await cloud.deploy(canary={"route_type": "random", "versions": {"next": version}})
+    with pytest.raises(Refused, match="by revision 1 of version 'next' of deployment 'echo'; "):
+        await cloud.call("DELETE", f"{versions('bento', 'echo')}/v2")
+
+
 async def test_the_commands_list_and_delete(
     cloud: Cloud, capsys: pytest.CaptureFixture[str]
 ) -> None:
