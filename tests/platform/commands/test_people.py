@@ -85,6 +85,7 @@ async def test_a_token_is_printed_alone_and_revoked_by_its_uid(
         (("token", "create", "x", "--expires", "soon"), "--expires soon is neither"),
         (("token", "create", "x", "--expires", "2020-01-01"), "is past"),
         (("token", "create", "x", "--service", "--role", "boss"), "there is no 'boss'"),
+        (("token", "create", "x", "--service"), "role: there is none; it is one of admin, dev"),
         (("token", "revoke", "x"), "'x' does not exist"),
     ],
 )

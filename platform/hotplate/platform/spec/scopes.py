@@ -49,8 +49,8 @@ def checked_scopes(scopes: Sequence[str]) -> tuple[str, ...]:
             check_deployment_name(f"scopes[{index}]", deployment)
         elif scope not in SCOPES:
             raise Invalid(
-                f"scopes[{index}]: there is no {scope!r:.80}{suggestion(scope, SCOPES)}; there are "
-                f"{', '.join(SCOPES)}, and {ENDPOINT}:NAME for calls of one deployment"
+                f"scopes[{index}]: there is no {scope!r:.80}{suggestion(scope, SCOPES)}; "
+                f"{ENDPOINT}:NAME is for calls of one deployment"
             )
     chosen = tuple(dict.fromkeys(scopes)) or (API,)
     others = [scope for scope in chosen if not is_for_endpoints(scope)]

@@ -157,8 +157,10 @@ def _service_role(fields: Fields, own: MemberRole) -> MemberRole | None:
 
 def member_role(fields: Fields) -> MemberRole:
     """The `role` given. Raises Invalid, with the nearest one."""
-    text = fields.text("role")
     roles = [role.value for role in MemberRole]
+    if not fields.has("role"):
+        raise Invalid(f"{fields.at('role')}: there is none; it is one of {', '.join(roles)}")
+    text = fields.text("role")
     if text not in roles:
         raise Invalid(f"{fields.at('role')}: there is no {text!r:.80}{suggestion(text, roles)}")
     return MemberRole(text)
