@@ -1,6 +1,6 @@
 # Everything works in .venv at the root, made by whichever target comes first.
 .DEFAULT_GOAL := help
-.PHONY: help install lock audit compiled wheel demo test test-postgres images cluster-up cluster-down test-kubernetes check mutation bench bench-gateway bench-cache bench-gpu gpu promises fix
+.PHONY: help install lock audit compiled wheel demo test test-postgres images cluster-up cluster-install cluster-down test-kubernetes check mutation bench bench-gateway bench-cache bench-gpu gpu promises fix
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -64,6 +64,9 @@ images: .venv/installed  ## the images of this tree, for a cluster: .cluster/ima
 
 cluster-up: .venv/installed  ## a real Kubernetes on this machine; NODES=2, FAKE_NODES=0
 	@$(BIN)/python -m tests.cluster up --nodes $(or $(NODES),2) --fake-nodes $(or $(FAKE_NODES),0)
+
+cluster-install: .venv/installed  ## the chart on that cluster, with a store and a database; VALUES=FILE over ours
+	@$(BIN)/python -m tests.cluster install --values "$(VALUES)"
 
 .venv/kubernetes: .venv/installed
 	@{ $(LOCKED) --no-dev --extra kubernetes --output-file .venv/kubernetes.txt && $(INSTALL) $(HASHED) .venv/kubernetes.txt; } >.venv/install.log 2>&1 || { $(NO_PACKAGES); }

@@ -1,19 +1,25 @@
 """A real Kubernetes on this machine, for tests.
 
-Its last line on standard output is the variable that kubectl, helm and the suite read.
+The last line on standard output of `up` is the variable that kubectl, helm and the suite read, that
+of `install` the command that logs in.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 
 from tests.cluster import suite
 from tests.cluster.errors import TestClusterError
+from tests.cluster.helm import Helm
 from tests.cluster.images import ours
 from tests.cluster.installation import Installation
+from tests.cluster.kubectl import Kubectl
 from tests.cluster.layout import Layout
 from tests.cluster.machine import lacks
+from tests.cluster.release import Release
+from tests.cluster.stand_ins import StandIns
 
 _FAULTS = ("kill", "start", "stop", "cont", "cut", "mend")
 
@@ -35,6 +41,11 @@ def main() -> int:
             for step in cluster.up(arguments.nodes, arguments.fake_nodes):
                 print(step, file=sys.stderr, flush=True)
             print(f"export KUBECONFIG={cluster.layout.kubeconfig}")
+        elif arguments.command == "install":
+            release = release_of(cluster)
+            for step in release.install(Path(arguments.values) if arguments.values else None):
+                print(step, file=sys.stderr, flush=True)
+            print(release.login())
         elif arguments.command == "down":
             cluster.down()
         else:
@@ -45,12 +56,21 @@ def main() -> int:
     return 0
 
 
+def release_of(cluster: Installation) -> Release:
+    """The chart's on this cluster."""
+    layout = cluster.layout
+    helm = Helm(layout, layout.kubeconfig)
+    return Release(layout, helm, Kubectl(layout), StandIns(cluster.daemons))
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.cluster", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     up = commands.add_parser("up", help="make the cluster, or what is missing of it")
     up.add_argument("--nodes", type=int, default=2)
     up.add_argument("--fake-nodes", type=int, default=0)
+    install = commands.add_parser("install", help="install the chart, or what has changed of it")
+    install.add_argument("--values", default="", help="file of values over those of the cluster")
     commands.add_parser("images", help="write the images of this tree; needs neither root nor Go")
     commands.add_parser("test", help="run the tests that need a cluster, on one made for them")
     commands.add_parser("down", help="take it down")

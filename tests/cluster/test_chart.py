@@ -19,12 +19,12 @@ from tests.cluster.kubectl import Kubectl
 pytestmark = pytest.mark.cluster
 PRIVILEGED, RESTRICTED = "privileged", "restricted"
 KINDS: dict[str, dict[str, Any]] = {
-    "sqlite": {},
-    "postgresql": {"database": {"secretName": "database"}},
+    "sqlite": {"database": {"secretName": ""}},
+    "postgresql": {},
     "tls": {
         "gateway": {"tls": {"secretName": "certificate"}, "service": {"annotations": {"a": "b"}}}
     },
-    "tokens": {"tokens": {"existingSecret": "own"}, "blobs": {"secretName": "store"}},
+    "tokens": {"tokens": {"existingSecret": "own"}, "blobs": {"secretName": ""}},
     "gpus": {
         "nodes": {
             "selector": {"pool": "gpu"},
@@ -137,9 +137,8 @@ def test_lint_finds_nothing(helm: Helm) -> None:
 def test_secrets_of_the_installers_are_taken_and_agents_get_what_they_need_of_them(
     helm: Helm, kubectl: Kubectl, namespace: str
 ) -> None:
-    given = ["--set=tokens.existingSecret=own", "--set=blobs.secretName=store"]
     asking = ["install", "own", str(CHART), f"--namespace={namespace}", f"--values={VALUES}"]
-    asking += [*given, "--dry-run=server", "--output=json"]
+    asking += ["--set=tokens.existingSecret=own", "--dry-run=server", "--output=json"]
     with pytest.raises(TestClusterError, match=r"the Secret 'own' of the namespace .* has no key"):
         helm(*asking)
     tokens = ["--from-literal=admin-token=one", "--from-literal=cluster-token=two"]
@@ -163,8 +162,8 @@ def test_tokens_and_rights_of_a_release_and_what_is_left_when_it_is_uninstalled(
     helm: Helm, kubectl: Kubectl, namespace: str
 ) -> None:
     values = [f"--namespace={namespace}", f"--values={VALUES}", "--set=gateway.replicas=1"]
-    own_ports = ["controlPlane.service.nodePort=null", "gateway.service.nodePort=null"]
-    flags = [*values, *(f"--set={port}" for port in own_ports)]
+    own = ["controlPlane.service.nodePort=null", "gateway.service.nodePort=null"]
+    flags = [*values, *(f"--set={value}" for value in [*own, "blobs.secretName="])]
     helm("install", "own", str(CHART), *flags)
     try:
         before = secret(kubectl, namespace, "hotplate-tokens")

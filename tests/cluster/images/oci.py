@@ -37,6 +37,15 @@ class Archive:
         """The image's, as registries call it."""
         return self._note.read_text().split()[0]
 
+    @property
+    def config_digest(self) -> str:
+        """What nodes call an image that came from an archive: the digest of its config."""
+        with tarfile.open(self.place) as archive:
+            (described,) = _read(archive, "index.json")["manifests"]
+            kind, digest = described["digest"].split(":")
+            manifest = _read(archive, f"blobs/{kind}/{digest}")
+        return str(manifest["config"]["digest"])
+
     def is_made_from(self, inputs: str) -> bool:
         """Whether the file is there and was written from these."""
         noted = self._note.read_text().split() if self._note.exists() else []
@@ -107,6 +116,13 @@ class Image:
             # A layer that is not compressed has one digest, whichever of the two is asked for.
             "rootfs": {"type": "layers", "diff_ids": [layer["digest"] for layer in layers]},
         }
+
+
+def _read(archive: tarfile.TarFile, name: str) -> dict[str, Any]:
+    content = archive.extractfile(name)
+    assert content is not None, "it is a file"
+    said: dict[str, Any] = json.load(content)
+    return said
 
 
 def _json(value: object) -> bytes:
