@@ -16,6 +16,7 @@ OURS = "/api/v1/hotplate"
 @pytest.fixture
 async def operator(cloud: Cloud) -> Cloud:
     cloud.store.identities.ensure_operator(cloud.user)
+    cloud.store.identities.ensure_user("acme", "bob", "bob@x.com")
     cloud.token = cloud.store.tokens.add_token(cloud.user, "operator", operator=True)
     await cloud.http.close()
     cloud.http = ClientSession(cloud.url, headers={"X-YATAI-API-TOKEN": cloud.token})
@@ -46,6 +47,13 @@ CHANGES = [
         {"description": "b"},
         id="organization",
     ),
+    pytest.param(
+        "PUT",
+        "/organizations/acme/members/bob",
+        {"role": "endpoint-user"},
+        {"role": "developer"},
+        id="member",
+    ),
 ]
 
 
@@ -73,6 +81,30 @@ async def test_of_two_changes_at_once_of_the_same_one_is_made(
         *(change(operator, method, path, body, tag) for body in (first, second))
     )
     assert sorted(status for status, _ in done) == [200, 412]
+
+
+GONE = [
+    pytest.param("/organizations/rival", "PATCH", {"description": "a"}, id="organization"),
+    pytest.param("/organizations/acme/members/bob", "PUT", {"role": "developer"}, id="member"),
+]
+
+
+@pytest.mark.parametrize(("path", "method", "body"), GONE)
+async def test_what_was_changed_meanwhile_is_not_deleted(
+    operator: Cloud, path: str, method: str, body: dict[str, Any]
+) -> None:
+    operator.store.organizations.create("rival")
+    tag = await tag_of(operator, path)
+    assert await change(operator, method, path, body, tag) == (200, "")
+    assert await change(operator, "DELETE", path, {}, tag) == (412, "changed_meanwhile")
+    assert await change(operator, "DELETE", path, {}, await tag_of(operator, path)) == (200, "")
+
+
+async def test_what_there_is_not_has_no_state_to_change(operator: Cloud) -> None:
+    path, eve = "/organizations/acme/members/eve", {"email": "eve@x.com", "role": "developer"}
+    for tag in ("*", '"another"'):
+        assert await change(operator, "PUT", path, eve, tag) == (412, "changed_meanwhile")
+    assert await change(operator, "PUT", path, eve) == (200, "")
 
 
 async def test_a_roll_out_is_of_the_deployment_that_was_read(cloud: Cloud) -> None:

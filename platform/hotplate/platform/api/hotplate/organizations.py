@@ -98,7 +98,8 @@ class OrganizationRoutes:
         summary = await self._store.run(self._organizations.summary, tenant)
         shown = await self._shown(summary)
         force = request.query.get("force", "") in ("true", "1")
-        ending = await self._store.run(self._organizations.delete, tenant.name, force=force)
+        async with self._changes.one(request, lambda: self._state(request)):
+            ending = await self._store.run(self._organizations.delete, tenant.name, force=force)
         await self._store.run(self._organizations.finish_deletions)
         for deployment_id in ending:
             self._controller.poke(deployment_id)
@@ -116,9 +117,8 @@ class OrganizationRoutes:
     async def member(self, request: web.Request) -> web.Response:
         """`GET /{organization}/members/{name}`. Raises NotFound."""
         tenant, name = await self._named(request), request.match_info["name"]
-        return web.json_response(
-            _member(await self._store.run(self._identities.member, tenant, name))
-        )
+        found = await self._store.run(self._identities.member, tenant, name)
+        return tagged(_member(found), _changeable_of(found))
 
     async def put_member(self, request: web.Request) -> web.Response:
         """`{"email", "role"}`: adds a member (who needs a role), or changes one."""
@@ -131,15 +131,17 @@ class OrganizationRoutes:
             known = await self._store.run(self._identities.members, tenant.id)
             if name not in [member.user.name for member in known]:
                 role = member_role(fields)  # which says that it is missing
-        member = await self._store.run(self._identities.put_member, tenant, name, email, role)
+        async with self._changes.one(request, lambda: self._member_state(tenant, name)):
+            member = await self._store.run(self._identities.put_member, tenant, name, email, role)
         self._controller.tokens_changed()
-        return web.json_response(_member(member))
+        return tagged(_member(member), _changeable_of(member))
 
     async def remove_member(self, request: web.Request) -> web.Response:
         """Ends a membership, with the member's own tokens and sign-ins there."""
         tenant, name = await self._named(request), request.match_info["name"]
         member = await self._store.run(self._identities.member, tenant, name)
-        await self._store.run(self._identities.remove_member, tenant, name)
+        async with self._changes.one(request, lambda: self._member_state(tenant, name)):
+            await self._store.run(self._identities.remove_member, tenant, name)
         self._controller.tokens_changed()
         return web.json_response(_member(member))
 
@@ -188,6 +190,12 @@ class OrganizationRoutes:
         name = (await self._named(request)).name
         return _changeable(await self._store.run(self._organizations.organization, name))
 
+    async def _member_state(self, tenant: Organization, name: str) -> dict[str, Any] | None:
+        try:
+            return _changeable_of(await self._store.run(self._identities.member, tenant, name))
+        except NotFound:
+            return None
+
     async def _shown(self, summary: OrganizationSummary) -> dict[str, Any]:
         tenant = summary.organization
         quota = await self._store.run(self._store.quotas.get, tenant.name)
@@ -203,6 +211,11 @@ class OrganizationRoutes:
 
 def _changeable(tenant: Organization) -> dict[str, Any]:
     return {"name": tenant.name, "description": tenant.description}
+
+
+def _changeable_of(member: Membership) -> dict[str, Any]:
+    shown = _member(member)
+    return {name: shown[name] for name in ("name", "email", "role", "operator")}
 
 
 def _member(member: Membership) -> dict[str, Any]:

@@ -39,13 +39,15 @@ class ConditionalChanges:
     async def one(
         self, request: web.Request, state: Callable[[], Awaitable[Any]]
     ) -> AsyncIterator[None]:
-        """Room for one; `state` is what may be changed, as it is now. Raises ChangedMeanwhile where
-        the request is about another state."""
+        """Room for one; `state` is what may be changed, as it is now, or None where there is
+        nothing yet. Raises ChangedMeanwhile where the request is about another state."""
         async with self._turn:
-            wanted = request.headers.get("If-Match", "*").strip()
-            if wanted != "*":
-                now = etag_of(await state())
-                if now not in (tag.strip() for tag in wanted.split(",")):
+            wanted = request.headers.get("If-Match", "").strip()
+            if wanted:
+                found = await state()
+                now = "nothing" if found is None else etag_of(found)
+                of_any = wanted == "*" and found is not None
+                if not of_any and now not in (tag.strip() for tag in wanted.split(",")):
                     raise ChangedMeanwhile(
                         f"{request.path} is no longer what If-Match names ({wanted:.80}), but "
                         f"{now}; nothing was changed: read it again, and decide again"
