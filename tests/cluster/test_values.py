@@ -19,6 +19,7 @@ from tests.cluster.helm import CHART, Helm
 pytestmark = pytest.mark.cluster
 CONTROL_PLANE, GATEWAY, AGENT = "hotplate-control-plane", "hotplate-gateway", "hotplate-agent"
 VALUES: dict[str, tuple[dict[str, Any], str, Any]] = {
+    "a url with a slash": ({"url": "https://*.a.test/"}, "cluster.url", "https://*.a.test"),
     "url": ({"url": "https://*.models.example.com"}, "cluster.url", "https://*.models.example.com"),
     "blobs.url": ({"blobs": {"url": "gs://b/c"}}, "agent --origin", "gs://b/c"),
     "blobs.url of the control plane": (
@@ -52,6 +53,13 @@ VALUES: dict[str, tuple[dict[str, Any], str, Any]] = {
     "agent.disk by default": ({}, "agent --disk", None),
     "agent.dataDir": ({"agent": {"dataDir": "/mnt/h"}}, "agent --data", "/mnt/h"),
     "agent.kubeletDir": ({"agent": {"kubeletDir": "/mnt/k"}}, "agent --kubelet", "/mnt/k"),
+    "agent.memory in bytes": ({"agent": {"memory": 4 << 30}}, "agent --memory", str(4 << 30)),
+    "agent.disk in bytes": ({"agent": {"disk": 4 << 30}}, "agent --disk", str(4 << 30)),
+    "the reserve of an agent": (
+        {"settings": {"platform": {"disk_reserve_bytes": 4 << 30}}},
+        "agent --disk-reserve",
+        str(4 << 30),
+    ),
     "nodes.selector": ({"nodes": {"selector": {"a": "b"}}}, "agent selector", {"a": "b"}),
     "nodes.selector of replicas": (
         {"nodes": {"selector": {"a": "b"}}},
@@ -63,8 +71,18 @@ VALUES: dict[str, tuple[dict[str, Any], str, Any]] = {
         "cluster.tolerations",
         [{"operator": "Exists"}],
     ),
+    "nodes.tolerations for a time": (
+        {"nodes": {"tolerations": [{"key": "a", "tolerationSeconds": 300}]}},
+        "cluster.tolerations",
+        [{"key": "a", "tolerationSeconds": 300}],
+    ),
     "capacity.cpus": ({"capacity": {"cpus": 6.5}}, "cluster.capacity_cpus", 6.5),
     "capacity.memory": ({"capacity": {"memory": "64GiB"}}, "cluster.capacity_memory", "64GiB"),
+    "capacity.memory in bytes": (
+        {"capacity": {"memory": 64 << 30}},
+        "cluster.capacity_memory",
+        64 << 30,
+    ),
     "capacity.gpus": ({"capacity": {"gpus": 8}}, "cluster.capacity_gpus", 8),
     "instanceTypes": (
         {"instanceTypes": {"a": {"cpus": 1, "memory": "1GiB", "price": 0.5}}},
@@ -105,7 +123,8 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize("value", VALUES)
 def test_a_value_arrives_where_it_is_meant(helm: Helm, tmp_path: Path, value: str) -> None:
     given, place, expected = VALUES[value]
-    assert found_at(helm.rendered("hotplate", given, tmp_path), place) == expected
+    found = found_at(helm.rendered("hotplate", given, tmp_path), place)
+    assert (found, type(found)) == (expected, type(expected))
 
 
 @pytest.mark.parametrize("fault", REFUSED)

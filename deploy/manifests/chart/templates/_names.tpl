@@ -26,7 +26,8 @@ app.kubernetes.io/name: hotplate-{{ . }}
 
 {{/* A size as people write it, in bytes: (dict "key" "size"). */}}
 {{- define "hotplate.bytes" -}}
-{{- $text := toString .size | lower | replace " " "" }}
+{{- $size := kindIs "float64" .size | ternary (int64 .size) .size }}
+{{- $text := toString $size | lower | replace " " "" }}
 {{- $number := regexFind "^[0-9]+(\\.[0-9]+)?" $text }}
 {{- $unit := trimPrefix $number $text }}
 {{- $factors := dict "" 1 "b" 1 "kb" 1000 "mb" 1000000 "gb" 1000000000 "tb" 1000000000000
@@ -36,4 +37,19 @@ app.kubernetes.io/name: hotplate-{{ . }}
 {{- fail (printf "%s: '%v' is not a size; write bytes, or KB MB GB TB KiB MiB GiB TiB" .key .size) }}
 {{- end }}
 {{- mulf (float64 $number) (get $factors $unit) | int64 }}
+{{- end }}
+
+{{/* Helm reads every number as one with a fraction, and writes large ones in powers of ten: those
+     of a map that are whole become so. */}}
+{{- define "hotplate.whole" -}}
+{{- $map := . }}
+{{- range $key, $value := $map }}
+{{- if kindIs "map" $value }}
+{{- include "hotplate.whole" $value }}
+{{- else if kindIs "slice" $value }}
+{{- range $value }}{{ if kindIs "map" . }}{{ include "hotplate.whole" . }}{{ end }}{{ end }}
+{{- else if and (kindIs "float64" $value) (eq (floor $value) $value) }}
+{{- $_ := set $map $key (int64 $value) }}
+{{- end }}
+{{- end }}
 {{- end }}
