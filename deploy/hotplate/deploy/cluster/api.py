@@ -15,7 +15,7 @@ from typing import Any
 import aiohttp
 
 from hotplate.deploy.cluster import names
-from hotplate.deploy.cluster.kinds import POD, ObjectKind, Ref, ref_of
+from hotplate.deploy.cluster.kinds import KINDS, POD, ObjectKind, Ref, ref_of
 from hotplate.deploy.cluster.objects import Manifest
 from hotplate.deploy.errors import ClusterRefused, ClusterUnreachable
 
@@ -106,6 +106,13 @@ class ClusterApi:
         answer: Manifest = await self._ask("PATCH", path, query, manifest, APPLY)
         return answer
 
+    async def create(self, manifest: Manifest, manager: str = names.DEPLOYER) -> Manifest:
+        """Refused with 409 if there is one of that name."""
+        ref = ref_of(manifest)
+        path = KINDS[ref.kind].path(ref.namespace)
+        answer: Manifest = await self._ask("POST", path, {"fieldManager": manager}, manifest)
+        return answer
+
     async def scale(self, deployment: Ref, count: int, version: str) -> None:
         """Refused with 409 if the Deployment is no longer of that version."""
         body = {
@@ -161,6 +168,21 @@ class ClusterApi:
         async with self._answer("GET", path, query, timeout_s=FOLLOW_S) as answer:
             async for line in _lines(answer):
                 yield line.decode(errors="replace")
+
+    async def printed(
+        self, pod: Ref, container: str, since: str = ""
+    ) -> AsyncGenerator[tuple[str, str], None]:
+        """All that the container prints until it ends: lines, each with the time that the node gave
+        it, by which they are ordered. `since` such a time = only later ones."""
+        query: Query = {"container": container, "follow": "true", "timestamps": "true"}
+        if since:
+            query = {**query, "sinceTime": since}
+        path = f"{POD.path(pod.namespace, pod.name)}/log"
+        async with self._answer("GET", path, query, timeout_s=FOLLOW_S) as answer:
+            async for line in _lines(answer):
+                at, _, text = line.decode(errors="replace").partition(" ")
+                if at > since:
+                    yield at, text
 
     async def _ask(
         self, method: str, path: str, query: Query, body: object = None, written: str = ""

@@ -40,6 +40,7 @@ SERVICE_ACCOUNT = ObjectKind("ServiceAccount", _CORE, "serviceaccounts")
 POD_DISRUPTION_BUDGET = ObjectKind("PodDisruptionBudget", _POLICY, "poddisruptionbudgets")
 DEPLOYMENT = ObjectKind("Deployment", _APPS, "deployments")
 POD = ObjectKind("Pod", _CORE, "pods")
+JOB = ObjectKind("Job", "/apis/batch/v1", "jobs")
 EVENT = ObjectKind("Event", _CORE, "events")
 
 WATCHED = (
@@ -53,7 +54,7 @@ WATCHED = (
 )
 """What is watched in the namespace of an organization, of ours alone."""
 KINDS: Mapping[str, ObjectKind] = {
-    kind.name: kind for kind in (NODE, NAMESPACE, ROLE_BINDING, EVENT, *WATCHED)
+    kind.name: kind for kind in (NODE, NAMESPACE, ROLE_BINDING, EVENT, JOB, *WATCHED)
 }
 
 

@@ -129,7 +129,7 @@ def _state(
     if is_over(pod):
         said = status.get("message") or status.get("reason") or "its pod has ended"
         return ReplicaState.STOPPING, said
-    scheduled = _condition(status, "PodScheduled")
+    scheduled = condition(status, "PodScheduled")
     if scheduled.get("status") == "False":
         return ReplicaState.PENDING, f"No node takes it: {scheduled.get('message', '')}"
     if not scheduled:
@@ -139,13 +139,13 @@ def _state(
         return _waiting(waiting, container, events, pod)
     if "terminated" in current:
         return ReplicaState.BACKOFF, _how_it_ended(current["terminated"], pod)
-    if container.get("ready") and _condition(status, "Ready").get("status") == "True":
+    if container.get("ready") and condition(status, "Ready").get("status") == "True":
         return ReplicaState.READY, ""
     if container.get("started"):
         return ReplicaState.UNREADY, "Its readiness check fails."
     if "running" in current:
         return ReplicaState.STARTING, _starting(pod, container)
-    return ReplicaState.STARTING, _said(events) or "Its node prepares it."
+    return ReplicaState.STARTING, warned(events) or "Its node prepares it."
 
 
 def _starting(pod: Manifest, container: Mapping[str, Any]) -> str:
@@ -180,11 +180,11 @@ def _waiting(
         return ReplicaState.STARTING, f"The image {container.get('image', '')} is not there: {said}"
     if why in NOT_MADE:
         return ReplicaState.STARTING, f"Its container cannot be made: {said}"
-    return ReplicaState.STARTING, _said(events) or "Its node prepares it."
+    return ReplicaState.STARTING, warned(events) or "Its node prepares it."
 
 
-def _said(events: Sequence[Manifest]) -> str:
-    """What a node has warned of last: mostly of a volume."""
+def warned(events: Sequence[Manifest]) -> str:
+    """What was warned of last, mostly by a node of a volume; empty where nothing was."""
     warnings = (each for each in events if each.get("type") == "Warning")
     return next((each.get("message", "") for each in warnings), "")
 
@@ -216,7 +216,8 @@ def _container(status: Mapping[str, Any]) -> Mapping[str, Any]:
     return found[0] if found else {}
 
 
-def _condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
+def condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
+    """What the status of an object says of that condition; empty where nothing."""
     return next((each for each in status.get("conditions") or () if each["type"] == kind), {})
 
 

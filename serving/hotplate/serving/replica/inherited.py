@@ -44,6 +44,9 @@ NAMES = frozenset(
     ]
 )
 PREFIXES = ("LC_", "NVIDIA_")
+PROXIES = frozenset(name for name in NAMES if name.lower().endswith("_proxy"))
+OTHER_PYTHONS = ("UV_PYTHON", "UV_SYSTEM_PYTHON", "UV_MANAGED_PYTHON", "PIP_PYTHON")
+"""They choose an interpreter: in a pod that is the image's."""
 PLACES = frozenset(["HOME", "TMPDIR", "XDG_CACHE_HOME", "HF_HOME", "HF_HUB_CACHE"])
 """Those of them that name folders of the platform's user; useless where these are not visible."""
 CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
@@ -63,6 +66,18 @@ def for_replica(
 def for_build(environ: Mapping[str, str], visible: Sequence[Path] | None = None) -> dict[str, str]:
     """The variables that the build of an environment inherits."""
     return _allowed(environ, PREFIXES + INSTALLER_PREFIXES, visible)
+
+
+def for_pod_build(environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables that builds in pods inherit of the control plane's: package indexes, proxies
+    and how these are asked. Whatever names a place of this machine is of no use there."""
+    return {
+        name: value
+        for name, value in environ.items()
+        if (name in PROXIES or name.startswith(INSTALLER_PREFIXES))
+        and not name.startswith(OTHER_PYTHONS)
+        and not value.startswith(("/", "~", ".", "file:"))
+    }
 
 
 def certificates(environ: Mapping[str, str]) -> list[Path]:

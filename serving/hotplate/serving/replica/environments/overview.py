@@ -81,7 +81,7 @@ class EnvironmentOverview:
                 0 if built_at is None else self._size(path, built_at),
                 built_at,
                 build_s,
-                _tail(folder.log),
+                log_tail(folder.log),
             )
 
     def _state(self, path: Path, *, ready: bool) -> str:
@@ -96,7 +96,8 @@ class EnvironmentOverview:
         return self._sizes[key]
 
 
-def _tail(log: Path) -> tuple[str, ...]:
+def log_tail(log: Path) -> tuple[str, ...]:
+    """The last lines of a build's output; none where there is no such file."""
     with suppress(OSError), os.fdopen(foreign_folder.open_file(log), "rb") as file:
         size_bytes = file.seek(0, os.SEEK_END)
         file.seek(max(0, size_bytes - TAIL_BYTES))

@@ -17,6 +17,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -31,6 +32,7 @@ from hotplate.serving.replica.inside.building.step import (
     after,
     printed_too_much,
 )
+from hotplate.serving.replica.inside.own_folder import copy_bento
 from hotplate.serving.replica.inside.secret_files import place
 
 ASKED = b'{"publish": true}\n'
@@ -60,13 +62,15 @@ class BuildInstructions:
     python_version: str
     steps: list[dict[str, Any]]
     env: dict[str, str]
-    """Of all steps."""
+    """Of all steps, over those of the image; the image's PATH comes after theirs."""
     memory_bytes: int
     """What all of it may use together."""
     notes: str = ""
     """What the log begins with."""
     folders: list[str] = field(default_factory=list)
     """They are made first."""
+    copies: dict[str, str] = field(default_factory=dict)
+    """Folders of bentos, and where their own commands find them to write to."""
     masked: list[str] = field(default_factory=list)
     """Texts that stand in the log as stars."""
     secrets: dict[str, Any] = field(default_factory=dict)
@@ -107,14 +111,16 @@ class BuildOutput:
 
 def build(told: BuildInstructions, output: BuildOutput) -> None:
     """Runs all steps. Raises `BuildEnded`."""
-    for folder in told.folders:
-        os.makedirs(folder, exist_ok=True)
     output.begin(told.notes)
-    if told.secrets:
-        try:
+    try:
+        for folder in told.folders:
+            os.makedirs(folder, exist_ok=True)
+        for tree, to in told.copies.items():
+            copy_bento(Path(tree), Path(to))
+        if told.secrets:
             place(told.env["BENTOML_HOME"], told.secrets)
-        except OSError as error:
-            raise BuildEnded(StepFailure(str(error))) from None
+    except OSError as error:
+        raise BuildEnded(StepFailure(str(error))) from None
     for each in told.steps:
         step: Step | None = Step(**each)
         while step is not None:
@@ -144,7 +150,7 @@ def _status(step: Step, told: BuildInstructions, output: BuildOutput) -> int:
     process = subprocess.Popen(
         step.command,
         cwd=step.cwd,
-        env=told.env,
+        env={**_of_image(os.environ), **told.env, "PATH": _path(told.env, os.environ)},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -159,6 +165,19 @@ def _status(step: Step, told: BuildInstructions, output: BuildOutput) -> int:
         _end_all(process)
         process.stdout.close()
         output.rest()
+
+
+def _of_image(environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables that the image has: its package indexes and authorities among them."""
+    return {
+        name: value
+        for name, value in environ.items()
+        if name != "PYTHONPATH" and not name.startswith("KUBERNETES_")
+    }
+
+
+def _path(*environs: Mapping[str, str]) -> str:
+    return os.pathsep.join(filter(None, (environ.get("PATH") for environ in environs)))
 
 
 def _show_all(process: subprocess.Popen[bytes], pipe: int, output: BuildOutput) -> None:
