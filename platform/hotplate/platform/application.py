@@ -78,7 +78,11 @@ def make_app(
     )
     app[BODY_S] = settings.body_s
     app[AUTH] = auth
-    app.add_routes(HealthRoutes(store, controller.ready.is_set, store.epoch).routes())
+    app.add_routes(
+        HealthRoutes(
+            store, controller.ready.is_set, store.epoch, alone=bool(settings.deployments_url)
+        ).routes()
+    )
     app.add_routes(auth.routes())
     app.add_routes(document.routes())
     app.add_routes(transfers.routes())

@@ -1,4 +1,4 @@
-"""The control plane's process: API, controller and this node's engine, put together."""
+"""The control plane's process: API, controller and what they stand on, put together."""
 
 from __future__ import annotations
 
@@ -8,24 +8,21 @@ import hmac
 import logging
 import signal
 from collections.abc import Awaitable, Callable, Mapping, Set
-from dataclasses import replace
+from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 
 from hotplate.autoscaler.bentoml_policy import policy_from
-from hotplate.cache.client import AgentClient
 from hotplate.cache.origins.hubs import Hubs, own_hub
 from hotplate.cache.store.blobs import BlobStore
-from hotplate.deploy.engine import Supply
+from hotplate.deploy.errors import ClusterUnreachable
 from hotplate.deploy.quantities import resources_of
 from hotplate.deploy.standbys import StandbySettings
 from hotplate.machine import descriptors, heap
 from hotplate.machine.access.own_hosts import OwnHosts
-from hotplate.machine.free_space import FreeSpace
 from hotplate.platform.api.bentocloud.deployments import public_url
 from hotplate.platform.api.bentocloud.views import origin_of
 from hotplate.platform.api.hotplate.environments import EnvironmentRoutes
@@ -39,14 +36,13 @@ from hotplate.platform.api.internal.tasks import TaskRoutes
 from hotplate.platform.api.web.listener import ApiListener
 from hotplate.platform.api.web.settings import ApiSettings
 from hotplate.platform.application import AUTH, make_app
+from hotplate.platform.backend import Backend, KeptCode, KeptEvents
+from hotplate.platform.cluster.settings import ClusterTable
 from hotplate.platform.controller.gateways.task_links import TaskLinks
 from hotplate.platform.controller.interface import Subscribers
 from hotplate.platform.controller.loop import Controller
 from hotplate.platform.controller.memory_metrics import MemoryMetrics
 from hotplate.platform.controller.metrics import ControllerMetrics
-from hotplate.platform.controller.planning.ceiling import Ceiling
-from hotplate.platform.controller.planning.instance_types import sizes
-from hotplate.platform.controller.planning.routing import Addresses
 from hotplate.platform.controller.planning.workloads import WorkloadRules
 from hotplate.platform.controller.scaling.prometheus import Prometheus
 from hotplate.platform.controller.standby_metrics import StandbyMetrics
@@ -56,71 +52,83 @@ from hotplate.platform.leadership.candidate import Candidate, this_process
 from hotplate.platform.leadership.metrics import LeadershipMetrics
 from hotplate.platform.leadership.seat import Seat
 from hotplate.platform.leadership.watchdog import begin_anew
-from hotplate.platform.local_node import local_node, tenancy_of
+from hotplate.platform.local_node import local_node
 from hotplate.platform.log_format import log_to_stderr
 from hotplate.platform.processes.data_dir import DataDir
 from hotplate.platform.processes.key_file import SECRET_KEYS, KeyFile
-from hotplate.platform.processes.leftovers import end_builds
 from hotplate.platform.processes.ports import is_everywhere, is_free, reachable
-from hotplate.platform.processes.role_state import role_states
 from hotplate.platform.settings import ImageCommands, PlatformSettings
 from hotplate.platform.spec.replica_keys import ReplicaKeys
 from hotplate.platform.spec.scopes import API, ENDPOINT, METRICS
 from hotplate.platform.store.database import Database
+from hotplate.platform.store.deployment_ports import count_up
 from hotplate.platform.store.identities import ADMIN
+from hotplate.platform.store.learnt import LearntValues
 from hotplate.platform.store.org_secrets import encrypt_anew
 from hotplate.platform.store.parts import Store
 from hotplate.platform.store.records import ORGANIZATION
 from hotplate.platform.store.replica_secrets import StoredSecrets
+from hotplate.platform.store.sealed_keys import SealedKeys
 from hotplate.platform.store.tokens import CALLERS
 from hotplate.platform.store.tokens import METRICS as METRICS_TOKEN
-from hotplate.platform.upkeep.agent_readers import AgentReaders
+from hotplate.platform.stored_events import StoredEvents
 from hotplate.platform.upkeep.audit_sweep import forget_old
-from hotplate.platform.upkeep.checks import checks
 from hotplate.platform.upkeep.claim import KEY as INSTALLATION
 from hotplate.platform.upkeep.claim import claim
 from hotplate.platform.upkeep.collector import Collector, collect_for_ever
-from hotplate.platform.upkeep.health import HealthMonitor, disks_of
+from hotplate.platform.upkeep.health import HealthMonitor
 from hotplate.platform.upkeep.sweeper import Sweeper
 from hotplate.platform.waiting import until_elected
-from hotplate.serving.replica.compile_cache import CompileCache
 
 log = logging.getLogger("hotplate.control-plane")
 
 
-def run(
-    settings: PlatformSettings,
-    standby: StandbySettings,
-    types: Mapping[str, InstanceType],
-    data: DataDir,
-    agent_url: str,
-    environ: Mapping[str, str],
-) -> None:
-    """Run until SIGTERM; replicas go on running. Raises `CannotStart`.
+@dataclass(frozen=True)
+class Start:
+    """All that a control plane is started with."""
 
-    `environ` says which GPUs are visible, and from which hub models come.
-    """
+    settings: PlatformSettings
+    standby: StandbySettings
+    types: Mapping[str, InstanceType]
+    """The instance types that the operator offers; empty = those of the backend."""
+    data: DataDir
+    environ: Mapping[str, str]
+    """Says which GPUs are visible, from which hub models come, and where packages do."""
+    agent_url: str = ""
+    """Of this machine's agent; empty on a cluster."""
+    cluster: ClusterTable | None = None
+    """None = this machine."""
+    tokens: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """By name, those that are not the data directory's."""
+
+    def token(self, name: str) -> str:
+        return self.tokens.get(name) or self.data.secret(name)
+
+    @property
+    def share_address(self) -> bool:
+        """Whether all deployments are called at one address."""
+        return self.cluster is not None
+
+
+def run(start: Start) -> None:
+    """Run until SIGTERM; replicas go on running. Raises `CannotStart`."""
     log_to_stderr()
     heap.keep_little()
+    settings = start.settings
     try:
-        asyncio.run(serve(settings, standby, types, data, agent_url, environ))
-    except OSError as error:
+        asyncio.run(serve(start))
+    except (OSError, ClusterUnreachable) as error:
         raise CannotStart(f"control plane on {settings.host}:{settings.port}: {error}") from error
 
 
-async def serve(
-    settings: PlatformSettings,
-    standby: StandbySettings,
-    types: Mapping[str, InstanceType],
-    data: DataDir,
-    agent_url: str,
-    environ: Mapping[str, str],
-) -> None:
+async def serve(start: Start) -> None:
     """Serve the API and keep the deployments as the store wants them."""
-    keys = KeyFile(settings.secret_keys_at or data.root / SECRET_KEYS)
+    settings, data = start.settings, start.data
     database = Database(settings.database_url or data.database_url)
-    store = Store(database, _allocator(settings), keys)
-    shown = _shown(settings, data, Hubs(settings.model_endpoints, own_hub(environ)))
+    keys = _keys(start, database)
+    allocate = count_up if start.share_address else _allocator(settings)
+    store = Store(database, allocate, keys, share_address=start.share_address)
+    shown = _shown(start)
     mine = this_process(f"http://{reachable(settings.host)}:{settings.port}", data.root)
     candidate = Candidate(store.leadership, mine, begin_anew)
     stopped = asyncio.Event()
@@ -135,65 +143,56 @@ async def serve(
     seat = Seat(data.root / "acts.lock")
     await seat.take()
     await _open_secrets(store, keys)
-    reserve_bytes = settings.disk_reserve_bytes
-    blobs = BlobStore(settings.blobs_url or data.blobs_url, reserve_bytes)
+    blobs = BlobStore(settings.blobs_url or data.blobs_url, settings.disk_reserve_bytes)
     installation = store.identities.key(INSTALLATION).hex()[:32]
     named = store.artifacts.named_files
     await asyncio.to_thread(claim, blobs, installation, named, shared=bool(settings.blobs_url))
     await asyncio.to_thread(blobs.drop_unfinished)
     if not settings.blobs_url:
         await asyncio.to_thread(blobs.holds.end_removals)
-    await end_builds(data)
-    agent = AgentClient(agent_url, data.secret("cluster-token"))
     store.tokens.adopt()
     store.organizations.finish_deletions()
-    keep_token(store, ADMIN, data.secret("admin-token"), API)
-    keep_token(store, CALLERS, data.secret("endpoint-token"), ENDPOINT)
-    keep_token(store, METRICS_TOKEN, data.secret("metrics-token"), METRICS)
-    secrets = StoredSecrets(store.secrets)
-    replica_keys = ReplicaKeys(data.secret("cluster-token"), _own_url(settings))
-    node = await local_node(
-        settings, standby, data, blobs, agent, shown.hubs, environ, secrets, replica_keys.variables
+    keep_token(store, ADMIN, start.token("admin-token"), API)
+    if start.cluster is None:  # on a cluster nobody could read what was made here
+        keep_token(store, CALLERS, data.secret("endpoint-token"), ENDPOINT)
+        keep_token(store, METRICS_TOKEN, data.secret("metrics-token"), METRICS)
+    cluster_token = start.token("cluster-token")
+    events: KeptEvents = data.events if start.cluster is None else StoredEvents(store)
+    replica_keys = ReplicaKeys(cluster_token, _own_url(start))
+    backend = await _backend(start, store, blobs, shown.hubs, replica_keys)
+    standbys = backend.engine.standbys
+    desk = StandbyRoutes(
+        store.learnt, store.organizations, standbys, start.standby, backend.memory_bytes
     )
-    for organization in store.organizations.all():
-        made_at = organization.created_at.timestamp()
-        node.environments.adopt(organization.name, organization.owner, made_at)
-    machine_bytes = node.supply.most.memory_bytes
-    standbys = node.engine.standbys
-    desk = StandbyRoutes(store.learnt, store.organizations, standbys, standby, machine_bytes)
     await desk.recall()
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
     PlatformCollector(registry=registry)
     registry.register(StandbyMetrics(standbys.views))
-    registry.register(MemoryMetrics(node.engine.replicas))
+    registry.register(MemoryMetrics(backend.engine.replicas))
     registry.register(LeadershipMetrics(candidate))
     prometheus = Prometheus(settings.prometheus_url)
-    readers = AgentReaders(agent)
     controller = Controller(
         store,
-        node.engine,
-        replace(
-            _rules(node.supply, shown, data.secret("cluster-token"), settings, types),
-            inner=node.inner,
-            tenancy=tenancy_of(node.unwalled, settings),
-            keys=replica_keys,
-        ),
-        _addresses(settings),
+        backend.engine,
+        _rules(start, backend, shown, replica_keys),
+        backend.addresses,
         ControllerMetrics(registry),
         prometheus,
-        Subscribers(notify=data.events.add, quotas_read=desk.allow, readers_read=readers.install),
+        Subscribers(
+            notify=events.add, quotas_read=desk.allow, readers_read=backend.install_readers
+        ),
     )
     app = make_app(store, blobs, controller, shown)
-    lines = TaskLinks(store.tasks)
+    lines = TaskLinks(store.tasks, may_go_on=backend.may_go_on)
     tasks = TaskRoutes(store.tasks, blobs, lines, results_s=settings.task_results_s)
     sweeper = Sweeper(
-        lambda: _in_use(controller, node.compiled),
-        agent,
-        node.environments,
+        lambda: _in_use(controller, backend.compiled),
+        backend.files,
+        backend.environments,
         tasks,
         standbys,
-        node.compiled,
+        backend.compiled,
         partial(_owners, store),
         unused_files_s=settings.unused_files_s,
     )
@@ -201,37 +200,35 @@ async def serve(
         store,
         blobs,
         installation,
-        lambda: _in_use(controller, node.compiled),
-        node.environments,
-        node.compiled,
+        lambda: _in_use(controller, backend.compiled),
+        backend.environments,
+        backend.compiled,
         grace_s=settings.gc_grace_s,
         spare_environments=settings.spare_environments,
     )
-    folders = [data.root, data.visible_folder("engine"), data.folder("environments")]
-    rooms = [FreeSpace(folder, reserve_bytes) for folder in folders]
-    health = HealthMonitor(checks(controller.gateways, agent, store, rooms), data.events)
+    health = HealthMonitor(backend.checks(controller.gateways, store), events.add)
     app.add_routes(
         OverviewRoutes(
             store.history,
-            data.events,
-            node.engine.capacity,
-            roles=lambda: [state.as_json() for state in role_states(data)],
-            disks=lambda: disks_of(folders),
+            events.last,
+            backend.engine.capacity,
+            roles=backend.roles,
+            disks=backend.disks,
             short=lambda: health.short,
-            unwalled=node.unwalled,
+            unwalled=backend.unwalled,
         ).routes()
     )
     app.add_routes(desk.routes())
-    app.add_routes(EnvironmentRoutes(store, node.environments).routes())
+    app.add_routes(EnvironmentRoutes(store, backend.environments).routes())
     app.add_routes(GarbageRoutes(collector, store.audit).routes())
     metrics = MetricsRoutes(
-        data.secret("cluster-token"),
+        cluster_token,
         app[AUTH].admit_bearer,
         registry,
         open_to_all=not settings.metrics_need_token,
     )
     app.add_routes(metrics.routes())
-    internal = InternalRoutes(data.secret("cluster-token"))
+    internal = InternalRoutes(cluster_token)
     app.add_routes(
         internal.routes(
             gateway=controller.gateways.handle,
@@ -248,12 +245,12 @@ async def serve(
             await listener.start(settings.host, settings.port)
         else:
             await listener.switch_to(app)
-        log.info("ready at %s:%s; this machine: %s", settings.host, settings.port, node.machine)
+        log.info("ready at %s:%s; %s", settings.host, settings.port, backend.described)
         await _until(
             stopped,
             controller.run(),
             sweeper.run(),
-            readers.run(),
+            *(work() for work in backend.work),
             collect_for_ever(collector, settings.gc_period_s),
             forget_old(store.audit, settings.audit_days),
         )
@@ -264,27 +261,70 @@ async def serve(
         watching.cancel()
         await listener.close()
         await prometheus.close()
-        await node.close()
-        await agent.close()
+        await backend.close()
         term.cancel()
         seat.leave()
         await candidate.give_up()
         store.close()
 
 
-def _shown(settings: PlatformSettings, data: DataDir, hubs: Hubs) -> ApiSettings:
+def _keys(start: Start, database: Database) -> KeyFile | SealedKeys:
+    """Where the keys of secrets are kept: on a cluster no disk is ours for good."""
+    given = start.settings.secret_keys_at
+    if start.cluster is not None and given is None:
+        return SealedKeys(LearntValues(database), start.token("cluster-token"))
+    return KeyFile(given or start.data.root / SECRET_KEYS)
+
+
+async def _backend(
+    start: Start, store: Store, blobs: BlobStore, hubs: Hubs, replica_keys: ReplicaKeys
+) -> Backend:
+    secrets = StoredSecrets(store.secrets)
+    if start.cluster is None:
+        return await local_node(
+            start.settings,
+            start.standby,
+            start.data,
+            start.agent_url,
+            blobs,
+            hubs,
+            start.environ,
+            secrets,
+            replica_keys.variables,
+            store.organizations.all(),
+        )
+    # It needs packages that one machine does without.
+    from hotplate.platform.cluster.assembly import cluster_backend
+
+    return await cluster_backend(
+        start.cluster,
+        start.settings,
+        start.data,
+        store,
+        blobs,
+        hubs,
+        start.environ,
+        secrets,
+        replica_keys.variables,
+        start.token("cluster-token"),
+    )
+
+
+def _shown(start: Start) -> ApiSettings:
+    settings, cluster = start.settings, start.cluster
     return ApiSettings(
         advertise_host=_advertised(settings),
+        deployments_url="" if cluster is None else cluster.url,
         scheme="https" if settings.tls_certificate else "http",
         own=OwnHosts(settings.host, settings.own_hosts),
         public_url=settings.public_url,
         trusted_proxies=settings.trusted_proxies,
-        cluster_token=data.secret("cluster-token"),
-        hubs=hubs,
+        cluster_token=start.token("cluster-token"),
+        hubs=Hubs(settings.model_endpoints, own_hub(start.environ)),
     )
 
 
-async def _open_secrets(store: Store, keys: KeyFile) -> None:
+async def _open_secrets(store: Store, keys: KeyFile | SealedKeys) -> None:
     """Have the keys of all secrets, and go on with a change of them that was cut. Raises
     CannotStart."""
     keys.begin(store.secrets.encrypted())
@@ -302,7 +342,7 @@ async def _until(stopped: asyncio.Event, *work: Awaitable[None]) -> None:
     waiting.cancel()
 
 
-def _in_use(controller: Controller, compiled: CompileCache) -> Set[str] | None:
+def _in_use(controller: Controller, compiled: KeptCode) -> Set[str] | None:
     """All manifests that are to stay; None while that is not known."""
     wanted = controller.manifests()
     return None if wanted is None else wanted | compiled.manifests()
@@ -344,38 +384,35 @@ def keep_token(store: Store, name: str, secret: str, scope: str) -> None:
 
 
 def _rules(
-    supply: Supply,
-    shown: ApiSettings,
-    key: str,
-    settings: PlatformSettings,
-    types: Mapping[str, InstanceType],
+    start: Start, backend: Backend, shown: ApiSettings, replica_keys: ReplicaKeys
 ) -> WorkloadRules:
-    """`key` is the installation's: what is derived from it need not be kept."""
+    """The cluster's token is the installation's: what is derived from it need not be kept."""
+    settings, key = start.settings, start.token("cluster-token").encode()
     return WorkloadRules(
         revisions_kept=settings.revisions_kept,
         refuse_commands=settings.image_commands is ImageCommands.REFUSE,
         dev_idle_s=settings.dev_idle_s,
         resources=resources_of,
         policy=policy_from,
-        instance_types=types or sizes(supply.most, next(iter(supply.gpu_names), "")),
+        instance_types=start.types or backend.sizes,
         namespace=shown.cluster,
         url=lambda deployment: public_url(deployment, shown),
-        ceiling=Ceiling(supply.most, supply.cpus_shared, supply.memory_note),
+        ceiling=backend.ceiling,
+        inner=backend.inner,
+        tenancy=backend.tenancy,
+        keys=replica_keys,
         secret=lambda revision: hmac.digest(
-            key.encode(), f"services of revision {revision.uid}".encode(), "sha256"
+            key, f"services of revision {revision.uid}".encode(), "sha256"
         ).hex(),
     )
 
 
-def _addresses(settings: PlatformSettings) -> Addresses:
-    files = (settings.tls_certificate, settings.tls_key)
-    certificate, key = (str(Path(file).absolute()) if file else "" for file in files)
-    return Addresses(settings.host, tls_certificate=certificate, tls_key=key)
-
-
-def _own_url(settings: PlatformSettings) -> str:
-    """Where replicas of this machine reach the API."""
-    return f"{origin_of('http', reachable(settings.host))}:{settings.port}"
+def _own_url(start: Start) -> str:
+    """Where replicas reach the API."""
+    settings, cluster = start.settings, start.cluster
+    if cluster is None:
+        return f"{origin_of('http', reachable(settings.host))}:{settings.port}"
+    return f"http://hotplate-control-plane.{cluster.release}.svc:{settings.port}"
 
 
 def _advertised(settings: PlatformSettings) -> str:

@@ -1,26 +1,35 @@
 """This machine as the node of its control plane: the engine, and what makes bentos run on it.
 
-A control plane of a cluster would have another engine in place of this one.
+A control plane of a cluster has `cluster.assembly` in place of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from hotplate.cache.client import AgentClient
 from hotplate.cache.file_view.view_folders import VIEWS
 from hotplate.cache.origins.hubs import Hubs
 from hotplate.cache.store.blobs import BlobStore
-from hotplate.deploy.engine import Engine, Supply
-from hotplate.deploy.local.assembly import AssemblySettings, LocalAssembly, assemble
+from hotplate.deploy.local.assembly import AssemblySettings, assemble
 from hotplate.deploy.sandbox.isolation import Isolation
 from hotplate.deploy.standbys import StandbySettings
-from hotplate.platform.controller.planning.inner_addresses import THIS_MACHINE, InnerAddresses
+from hotplate.machine.free_space import FreeSpace
+from hotplate.platform.backend import Backend
+from hotplate.platform.controller.planning.addresses import Addresses
+from hotplate.platform.controller.planning.ceiling import Ceiling
+from hotplate.platform.controller.planning.inner_addresses import THIS_MACHINE
+from hotplate.platform.controller.planning.instance_types import sizes
 from hotplate.platform.controller.planning.tenancy import Tenancy
 from hotplate.platform.processes.data_dir import DataDir
+from hotplate.platform.processes.leftovers import end_builds
+from hotplate.platform.processes.role_state import role_states
 from hotplate.platform.settings import Cpus, PlatformSettings
+from hotplate.platform.store.records import Organization
+from hotplate.platform.upkeep.agent_readers import AgentReaders
+from hotplate.platform.upkeep.checks import OneAgent, checks
+from hotplate.platform.upkeep.health import disks_of
 from hotplate.serving.gateway.fleet.discovery import RENDEZVOUS, top
 from hotplate.serving.replica.compile_cache import CompileCache
 from hotplate.serving.replica.environments.builder import EnvironmentBuilder
@@ -32,46 +41,26 @@ _OF_PROGRAMS = ("bin", "dev", "lib", "lib64", "proc", "sbin", "sys", "usr")
 """Folders of the machine's below which nothing can be hidden."""
 
 
-@dataclass(frozen=True)
-class LocalNode:
-    """What runs replicas here. `close` ends none of them."""
-
-    engine: Engine
-    environments: EnvironmentBuilder
-    compiled: CompileCache
-    supply: Supply
-    machine: str
-    """In words, for the log."""
-    unwalled: str
-    """Which walls around replicas are missing; empty = none."""
-    inner: InnerAddresses
-    """Where services of one bento reach each other."""
-    _bentos: BentoRuntime
-    _local: LocalAssembly
-
-    async def close(self) -> None:
-        await self.engine.close()
-        await self._bentos.close()
-        self._local.close()
-
-
 async def local_node(
     settings: PlatformSettings,
     standby: StandbySettings,
     data: DataDir,
+    agent_url: str,
     blobs: BlobStore,
-    agent: AgentClient,
     hubs: Hubs,
     environ: Mapping[str, str],
     secrets: SecretSource,
     api_access: ApiAccess,
-) -> LocalNode:
+    organizations: Sequence[Organization],
+) -> Backend:
     """Put it together, and note in the data directory's events where walls are missing."""
+    await end_builds(data)
+    agent = AgentClient(agent_url, data.secret("cluster-token"))
     # A store of this machine alone has no other node to build for, and would hold a second copy.
     registry = EnvironmentRegistry(blobs, agent) if settings.blobs_url else None
     visible_gpus = environ.get("CUDA_VISIBLE_DEVICES")
     local = await assemble(_assembly(settings, standby, data, visible_gpus))
-    isolation = local.isolation
+    isolation, supply = local.isolation, local.supply
     if isolation.missing:
         data.events.add("WallsRefused", _unwalled(isolation, settings))
     environments = EnvironmentBuilder(
@@ -83,7 +72,10 @@ async def local_node(
         limit_s=settings.build_timeout_s,
         registry=registry,
     )
-    gpus = ", ".join(sorted(set(local.supply.gpu_names)))
+    for organization in organizations:
+        made_at = organization.created_at.timestamp()
+        environments.adopt(organization.name, organization.owner, made_at)
+    gpus = ", ".join(sorted(set(supply.gpu_names)))
     compiled = CompileCache(data.root / "compiled", blobs, agent, gpus)
     bentos = BentoRuntime(
         environments,
@@ -96,22 +88,49 @@ async def local_node(
         api_access=api_access,
         visible=None if isolation.refusal else _shown(settings),
     )
-    return LocalNode(
-        engine=local.engine(bentos),
+    engine, readers, asked = local.engine(bentos), AgentReaders(agent), OneAgent(agent)
+    folders = [data.root, data.visible_folder("engine"), data.folder("environments")]
+    rooms = [FreeSpace(folder, settings.disk_reserve_bytes) for folder in folders]
+
+    async def close() -> None:
+        await engine.close()
+        await bentos.close()
+        local.close()
+        await agent.close()
+
+    return Backend(
+        engine=engine,
         environments=environments,
         compiled=compiled,
-        supply=local.supply,
-        machine=str(local.machine),
-        unwalled=isolation.missing,
+        files=agent,
+        sizes=sizes(supply.most, next(iter(supply.gpu_names), "")),
+        ceiling=Ceiling(supply.most, supply.cpus_shared, supply.memory_note),
+        memory_bytes=supply.most.memory_bytes,
+        addresses=_addresses(settings),
         inner=THIS_MACHINE,
-        _bentos=bentos,
-        _local=local,
+        tenancy=tenancy_of(isolation.missing, settings),
+        unwalled=isolation.missing,
+        described=str(local.machine),
+        work=[readers.run],
+        install_readers=readers.install,
+        checks=lambda gateways, store: checks(
+            gateways, store, rooms, asked.answers, asked.troubles
+        ),
+        roles=lambda: [state.as_json() for state in role_states(data)],
+        disks=lambda: disks_of(folders),
+        close=close,
     )
 
 
 def tenancy_of(unwalled: str, settings: PlatformSettings) -> Tenancy:
     """Which organizations may be served beside each other where walls are missing."""
     return Tenancy("" if settings.trust_organizations else unwalled)
+
+
+def _addresses(settings: PlatformSettings) -> Addresses:
+    files = (settings.tls_certificate, settings.tls_key)
+    certificate, key = (str(Path(file).absolute()) if file else "" for file in files)
+    return Addresses(settings.host, tls_certificate=certificate, tls_key=key)
 
 
 def _unwalled(isolation: Isolation, settings: PlatformSettings) -> str:

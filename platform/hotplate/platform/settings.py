@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 LONGEST_S = 3_000_000_000
 """95 years; so long ago is still a date, which infinity is not."""
-TABLES = ("platform", "standby", "gateway", "instance_types")
+TABLES = ("platform", "standby", "gateway", "instance_types", "cluster")
 READ_ELSEWHERE = frozenset(
     f"HOTPLATE_GATEWAY__{name}" for name in ("COMPILED", "MEETING", "SERVICE_ACCOUNT")
 )

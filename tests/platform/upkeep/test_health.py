@@ -38,7 +38,7 @@ class Part:
 
 async def test_what_is_short_is_shown_at_once_and_told_when_it_lasts(tmp_path: Path) -> None:
     part, events = Part(), EventLog(tmp_path / "events.jsonl")
-    health = HealthMonitor([part.check()], events)
+    health = HealthMonitor([part.check()], events.add)
     await health.look(0)
     assert health.short == []
     part.why_not = "the agent does not answer"
@@ -58,7 +58,7 @@ async def test_what_is_short_is_shown_at_once_and_told_when_it_lasts(tmp_path: P
 
 async def test_a_blink_is_no_event(tmp_path: Path) -> None:
     part, events = Part(), EventLog(tmp_path / "events.jsonl")
-    health = HealthMonitor([part.check()], events)
+    health = HealthMonitor([part.check()], events.add)
     for now, why_not in enumerate(["", "gone", "", "gone", ""]):
         part.why_not = why_not
         await health.look(now)
@@ -68,7 +68,7 @@ async def test_a_blink_is_no_event(tmp_path: Path) -> None:
 async def test_a_check_with_a_bug_costs_no_other_check(tmp_path: Path) -> None:
     broken, part = Part(), Part()
     broken.broken, part.why_not = True, "gone"
-    health = HealthMonitor([broken.check(), part.check()], EventLog(tmp_path / "events.jsonl"))
+    health = HealthMonitor([broken.check(), part.check()], EventLog(tmp_path / "events.jsonl").add)
     await health.look(0)
     assert health.short == ["gone"]
 

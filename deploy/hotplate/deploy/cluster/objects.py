@@ -282,6 +282,8 @@ def _pod(placed: Placed, pod: PodSpec, job: str) -> dict[str, Any]:
         spec["nodeSelector"] = dict(pod.node_selector)
     if pod.tolerations:
         spec["tolerations"] = [dict(each) for each in pod.tolerations]
+    if pod.pull_secrets:
+        spec["imagePullSecrets"] = [{"name": each} for each in pod.pull_secrets]
     return spec
 
 
@@ -291,7 +293,7 @@ def _container(placed: Placed, pod: PodSpec) -> dict[str, Any]:
     return {
         "name": "replica",
         "image": pod.image,
-        "imagePullPolicy": "IfNotPresent",
+        "imagePullPolicy": pod.pull_policy,
         "command": list(pod.command),
         "env": _variables(pod),
         "ports": [{"name": "http", "containerPort": PORT, "protocol": "TCP"}],

@@ -35,6 +35,9 @@ class PodSpec:
     """What its volume is given out for, signed."""
     node_selector: Mapping[str, str] = field(default_factory=dict)
     tolerations: Sequence[Mapping[str, Any]] = ()
+    pull_policy: str = "IfNotPresent"
+    pull_secrets: Sequence[str] = ()
+    """Names of Secrets of its namespace, with which its image is pulled."""
 
 
 @dataclass(frozen=True)

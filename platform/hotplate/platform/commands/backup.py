@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 def installation_at(data: DataDir) -> Installation:
     """What a data directory, its settings and the environment name."""
-    settings = flags.platform_settings(data)
+    settings = flags.platform_settings(data.settings_file)
     return Installation(
         settings.database_url or data.database_url,
         BlobStore(settings.blobs_url or data.blobs_url, settings.disk_reserve_bytes),

@@ -45,7 +45,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print what is found; 0 where every wall stands. Raises PlatformError."""
     data = DataDir.named(arguments.data)
-    settings = flags.platform_settings(data)
+    settings = flags.platform_settings(data.settings_file)
     findings = [*_walls(data, settings), *of_files(data, os.geteuid()), *of_settings(settings)]
     findings += of_roles(data)
     missing = any(finding.state is CheckState.MISSING for finding in findings)

@@ -37,21 +37,17 @@ def add_metrics_token(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def platform_settings(
-    data: DataDir, arguments: argparse.Namespace | None = None
-) -> PlatformSettings:
+def platform_settings(file: Path, arguments: argparse.Namespace | None = None) -> PlatformSettings:
     """By the flags of `add_platform` (None = none are given), environment and file."""
     names = ("host", "port", "control_planes")
     given = {name: getattr(arguments, name, None) for name in names}
-    return load(
-        PlatformSettings, "platform", flags=given, environ=os.environ, file=data.settings_file
-    )
+    return load(PlatformSettings, "platform", flags=given, environ=os.environ, file=file)
 
 
-def standby_settings(data: DataDir) -> StandbySettings:
+def standby_settings(file: Path) -> StandbySettings:
     from hotplate.deploy.standbys import StandbySettings
 
-    return load(StandbySettings, "standby", flags={}, environ=os.environ, file=data.settings_file)
+    return load(StandbySettings, "standby", flags={}, environ=os.environ, file=file)
 
 
 def gateway_limits(file: Path, hosts: str = "") -> Limits:

@@ -37,7 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
     `StoreFailed`."""
     to = schema.head() if arguments.to is None else _revision(arguments.to)
     data = DataDir.named(arguments.data)
-    url = flags.platform_settings(data).database_url or data.database_url
+    url = flags.platform_settings(data.settings_file).database_url or data.database_url
     if arguments.check:
         found = _found(url)
         _print(arguments.json, found.revision, found.revision)

@@ -6,6 +6,7 @@ control plane down, and it says that the database failed.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from collections.abc import Iterator
@@ -41,6 +42,10 @@ class EventLog:
                 self._path.replace(self._aside)
         except OSError as error:
             log.warning("the event is not stored: %s", error)
+
+    async def last(self, limit: int = 100) -> list[EventRecord]:
+        """The same, for whoever waits."""
+        return await asyncio.to_thread(self.events, limit)
 
     def events(self, limit: int = 100) -> list[EventRecord]:
         """The last ones, newest first."""

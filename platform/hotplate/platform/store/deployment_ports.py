@@ -32,3 +32,8 @@ def taken_ports(session: Session) -> set[int]:
     for ports in session.scalars(select(RevisionRow.ports)):
         taken.update(ports.values())
     return taken
+
+
+def count_up(taken: set[int]) -> int:
+    """A number for each where nothing listens at it, since all deployments share an address."""
+    return max(taken, default=0) + 1

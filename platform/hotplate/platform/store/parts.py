@@ -29,6 +29,7 @@ from hotplate.platform.store.leadership import Leadership
 from hotplate.platform.store.learnt import LearntValues
 from hotplate.platform.store.org_secrets import Secrets
 from hotplate.platform.store.organizations import Organizations
+from hotplate.platform.store.platform_events import PlatformEvents
 from hotplate.platform.store.quotas import Quotas
 from hotplate.platform.store.revisions import Revisions
 from hotplate.platform.store.sign_ins import SignIns
@@ -68,6 +69,7 @@ class Store:
         self.revisions = Revisions(database, allocate_port)
         self.code_files = CodeFiles(database)
         self.history = History(database)
+        self.platform_events = PlatformEvents(database)
         self.tasks = Tasks(database)
         self.learnt = LearntValues(database)
         self.leadership = Leadership(database)

@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hotplate.platform.processes.event_log import EventLog
-
 EVERY_S = 3.0
 """Often enough for a person, and too seldom to be seen in an idle platform's CPU time."""
 
@@ -69,9 +67,10 @@ def change_of(check: Check, before: Trouble | None, why_not: str, now: float) ->
 class HealthMonitor:
     """Looks at every check for ever."""
 
-    def __init__(self, checks: Sequence[Check], events: EventLog) -> None:
+    def __init__(self, checks: Sequence[Check], tell: Callable[[str, str], None]) -> None:
+        """`tell` gets each event: its kind and a sentence."""
         self._checks = checks
-        self._events = events
+        self._tell = tell
         self._troubles: dict[str, Trouble] = {}
 
     @property
@@ -98,7 +97,7 @@ class HealthMonitor:
             else:
                 self._troubles[check.name] = change.trouble
             if change.kind:
-                self._events.add(change.kind, change.message)
+                self._tell(change.kind, change.message)
 
 
 def disks_of(folders: Sequence[Path]) -> list[dict[str, Any]]:

@@ -23,7 +23,7 @@ from hotplate.platform.controller.planning.plan import START_ATTEMPTS, plan
 from hotplate.platform.errors import StoreFailed
 from hotplate.platform.store.parts import Store
 from hotplate.platform.store.records import Deployment, RolloutOutcome
-from hotplate.platform.upkeep.checks import checks
+from hotplate.platform.upkeep.checks import OneAgent, checks
 from hotplate.serving.replica.inside.building.diagnosis import diagnose
 from tests.support.control_plane.situations import deployment, key, observed, replica, revision
 
@@ -157,13 +157,19 @@ def unconnected() -> RouteLinks:
     return RouteLinks(lambda routes: None, lambda: None, lambda kind, message: None)
 
 
+async def nothing() -> str:
+    return ""
+
+
 async def test_every_part_of_the_platform_that_is_lost_says_what_to_do(tmp_path: Path) -> None:
     gateways = unconnected()
     agent = AgentClient("http://127.0.0.1:1", patience_s=0)
     more_than_there_is = FreeSpace(tmp_path, 1 << 60)
     said = {}
     database = cast("Store", Broken())
-    for check in checks(gateways, agent, database, [more_than_there_is]):
+    asked = OneAgent(agent)
+    given = (gateways, database, [more_than_there_is], asked.answers, asked.troubles)
+    for check in checks(*given):
         said[check.lost] = await check.why_not()
     await agent.close()
     for kind, what, do in (
@@ -177,7 +183,7 @@ async def test_every_part_of_the_platform_that_is_lost_says_what_to_do(tmp_path:
 
 
 async def test_what_is_well_says_nothing(tmp_path: Path, store: Store) -> None:
-    found = checks(unconnected(), AgentClient(""), store, [FreeSpace(tmp_path)])
+    found = checks(unconnected(), store, [FreeSpace(tmp_path)], nothing, nothing)
     well = [check for check in found if check.lost in ("StoreFailed", "DiskShort")]
     assert [await check.why_not() for check in well] == ["", ""]
 
@@ -188,7 +194,7 @@ async def test_a_database_that_is_locked_is_told_and_its_recovery_seen(
 ) -> None:
     (check,) = [
         check
-        for check in checks(unconnected(), AgentClient(""), store, [])
+        for check in checks(unconnected(), store, [], nothing, nothing)
         if check.lost == "StoreFailed"
     ]
     with sqlite3.connect(tmp_path / "hotplate.db") as other:

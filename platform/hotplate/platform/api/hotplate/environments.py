@@ -15,18 +15,28 @@ from hotplate.platform.api.bentocloud.deployments import named_deployment
 from hotplate.platform.api.web.requests import access, organization
 from hotplate.platform.store.parts import Store
 from hotplate.platform.store.records import Organization
-from hotplate.serving.replica.environments.overview import EnvironmentOverview, EnvironmentView
+from hotplate.serving.replica.environments.overview import EnvironmentView
 
 ROOT = "/api/v1/hotplate/environments"
 Users = Mapping[str, Set[tuple[str, str]]]
 """By a bento's manifest: organization and name of each deployment that keeps it."""
 
 
+class Overview(Protocol):
+    """What there is of environments, and the output of their builds. It blocks."""
+
+    def views(self, owners: Iterable[str]) -> Sequence[EnvironmentView]: ...
+
+    def build_log(
+        self, owners: Iterable[str], bento: str
+    ) -> tuple[EnvironmentView, str] | None: ...
+
+
 class NodesEnvironments(Protocol):
-    """Those of this node."""
+    """Those of this node, or of a cluster."""
 
     @property
-    def overview(self) -> EnvironmentOverview: ...
+    def overview(self) -> Overview: ...
 
     def folders(self, owners: Iterable[str]) -> Mapping[str, str]: ...
 

@@ -15,26 +15,46 @@ STORE_S = 2.0
 
 
 class HealthRoutes:
-    def __init__(self, store: Store, ready: Callable[[], bool], epoch: Callable[[], int]) -> None:
-        """`ready`: whether what it does is done; `epoch`: the last one that it knows."""
+    def __init__(
+        self,
+        store: Store,
+        ready: Callable[[], bool],
+        epoch: Callable[[], int],
+        *,
+        alone: bool = False,
+    ) -> None:
+        """`ready`: whether what it does is done; `epoch`: the last one that it knows. `alone`:
+        nobody but `/readyz` is to tell that it does not serve yet, so it lives when it answers."""
         self._store = store
+        self._alone = alone
         self._ready = ready
         self._epoch = epoch
 
     def routes(self) -> list[web.RouteDef]:
-        return [web.get("/healthz", self.healthz)]
+        return [web.get("/healthz", self.healthz), web.get("/readyz", self.readyz)]
+
+    async def readyz(self, request: web.Request) -> web.Response:
+        """200 when the store answers: from then on the API serves."""
+        await self._ask_store()
+        return web.json_response({"status": "ok"})
 
     async def healthz(self, request: web.Request) -> web.Response:
         """200 when the store answers, and, where this one acts, a gateway is there to serve what
         is deployed. It is answered soon, however slow the store is: whoever asks takes silence for
         a process that hangs, and ends it."""
+        if not self._alone:
+            await self._ask_store()
+        leads = self._store.database.epoch is not None
+        about = {"leader": leads, "epoch": self._epoch()}
+        if not self._ready():
+            status = 200 if self._alone else 503
+            return web.json_response({"status": "starting", **about}, status=status)
+        return web.json_response({"status": "ok", **about})
+
+    async def _ask_store(self) -> None:
+        """Raises StoreFailed."""
         try:
             async with asyncio.timeout(STORE_S):
                 await self._store.run(self._store.learnt.get, "healthz")
         except TimeoutError:
             raise StoreFailed(f"the database has not answered for {STORE_S:g} s") from None
-        leads = self._store.database.epoch is not None
-        about = {"leader": leads, "epoch": self._epoch()}
-        if not self._ready():
-            return web.json_response({"status": "starting", **about}, status=503)
-        return web.json_response({"status": "ok", **about})

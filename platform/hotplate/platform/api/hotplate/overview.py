@@ -6,7 +6,7 @@ what was decided on it, `quotas` and `standbys` are read by everybody and set by
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -15,20 +15,21 @@ from aiohttp import web
 from hotplate.deploy.engine import Node
 from hotplate.platform.api.hotplate.deployments import plain
 from hotplate.platform.api.web.requests import access, organization, query_number
-from hotplate.platform.processes.event_log import EventLog
 from hotplate.platform.store.history import History
+from hotplate.platform.store.records import EventRecord
 
 Capacity = Mapping[str, Node]
 
 
 class OverviewRoutes:
-    """`roles`, `disks` and `short` are asked at each request, as JSON; `unwalled` is why replicas
-    are not kept apart from the platform and from each other, "" where they are."""
+    """`events` gives the platform's own last ones, newest first; `roles`, `disks` and `short` are
+    asked at each request, as JSON; `unwalled` is why replicas are not kept apart from the platform
+    and from each other, "" where they are."""
 
     def __init__(
         self,
         history: History,
-        events: EventLog,
+        events: Callable[[int], Awaitable[Sequence[EventRecord]]],
         capacity: Callable[[], Capacity],
         roles: Callable[[], Sequence[dict[str, Any]]],
         disks: Callable[[], Sequence[dict[str, Any]]],
@@ -77,6 +78,6 @@ class OverviewRoutes:
         limit = query_number(request, "count", 100)
         mine = organization(request).id
         of_deployments = await self._history.run(self._history.events_of_all, mine, limit)
-        found = [*of_deployments, *(self._events.events(limit) if access(request).operator else ())]
+        found = [*of_deployments, *(await self._events(limit) if access(request).operator else ())]
         found.sort(key=lambda event: event.at, reverse=True)
         return web.json_response(plain(found[:limit]))

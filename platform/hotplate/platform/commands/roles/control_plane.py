@@ -4,23 +4,76 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Mapping
+from pathlib import Path
 
 from hotplate.platform import control_plane
-from hotplate.platform.commands import flags
+from hotplate.platform.cluster.settings import ClusterTable, load_cluster
+from hotplate.platform.commands import flags, secret_flags
+from hotplate.platform.errors import BadSetting
 from hotplate.platform.instance_type import load_instance_types
 from hotplate.platform.processes.data_dir import DataDir
+
+LOCAL, KUBERNETES = "local", "kubernetes"
+TOKENS = ("admin-token", "cluster-token")
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     flags.add_platform(parser)
-    parser.add_argument("--agent", required=True, help="URL of this node's agent")
+    parser.add_argument(
+        "--engine",
+        choices=(LOCAL, KUBERNETES),
+        default=LOCAL,
+        help="what runs replicas: this machine, or the cluster of this pod or $KUBECONFIG (local)",
+    )
+    parser.add_argument("--agent", help="URL of this node's agent; with --engine local")
+    parser.add_argument(
+        "--settings", metavar="FILE", help="settings file (hotplate.toml in the data directory)"
+    )
+    parser.add_argument(
+        "--tokens",
+        metavar="DIR",
+        help=f"folder with the files {' and '.join(TOKENS)} (those of the data directory)",
+    )
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Run until SIGTERM; replicas go on running. Raises BadSetting, `CannotStart`."""
     data = DataDir.at(arguments.data)
     data.make_private()
-    settings = flags.platform_settings(data, arguments)
-    standby = flags.standby_settings(data)
-    types = load_instance_types(data.settings_file)
-    control_plane.run(settings, standby, types, data, arguments.agent, os.environ)
+    file = Path(arguments.settings) if arguments.settings else data.settings_file
+    if not file.is_file() and arguments.settings:
+        raise BadSetting(f"--settings {file} is no file")
+    control_plane.run(
+        control_plane.Start(
+            settings=flags.platform_settings(file, arguments),
+            standby=flags.standby_settings(file),
+            types=load_instance_types(file),
+            data=data,
+            environ=os.environ,
+            agent_url=_agent(arguments),
+            cluster=_cluster(arguments.engine, file),
+            tokens=_tokens(arguments.tokens),
+        )
+    )
+
+
+def _agent(arguments: argparse.Namespace) -> str:
+    """Raises BadSetting."""
+    if arguments.engine == LOCAL and not arguments.agent:
+        raise BadSetting("--agent is missing: give the URL of this node's agent")
+    if arguments.engine == KUBERNETES and arguments.agent:
+        raise BadSetting("--agent cannot be used with --engine kubernetes: nodes have their own")
+    return arguments.agent or ""
+
+
+def _cluster(engine: str, file: Path) -> ClusterTable | None:
+    """Raises BadSetting."""
+    return load_cluster(file) if engine == KUBERNETES else None
+
+
+def _tokens(folder: str | None) -> Mapping[str, str]:
+    """Raises BadSetting."""
+    if folder is None:
+        return {}
+    return {name: secret_flags.read(str(Path(folder) / name), "--tokens") for name in TOKENS}

@@ -42,9 +42,10 @@ def run(arguments: argparse.Namespace) -> None:
     lock = data.lock()
     try:
         data.make_private()
-        settings = flags.platform_settings(data, arguments)
+        settings = flags.platform_settings(data.settings_file, arguments)
         flags.gateway_limits(data.settings_file)
-        flags.standby_settings(data)  # a mistake is reported here, and not in a role's log
+        # A mistake is reported here, and not in a role's log.
+        flags.standby_settings(data.settings_file)
         load_instance_types(data.settings_file)
         data.secret("cluster-token")
         data.secret("metrics-token")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from aiohttp import WSCloseCode, WSMsgType, web
 
@@ -29,9 +29,17 @@ HEARTBEAT_S = 5.0
 class TaskLinks:
     """Offers tasks to gateways, and knows which gateways have gone for good."""
 
-    def __init__(self, tasks: Tasks, lost_s: float = LOST_S) -> None:
+    def __init__(
+        self,
+        tasks: Tasks,
+        lost_s: float = LOST_S,
+        may_go_on: Callable[[str, Collection[str]], bool] = lambda gateway, connected: False,
+    ) -> None:
+        """`may_go_on` says of a gateway that has been away for `lost_s` whether it may still run,
+        out of sight; it is given those that are connected."""
         self._tasks = tasks
         self._lost_s = lost_s
+        self._may_go_on = may_go_on
         self._lines: dict[str, web.WebSocketResponse] = {}
         self._disconnected_at: dict[str, float] = {}
         self._loop = asyncio.get_running_loop()
@@ -41,12 +49,12 @@ class TaskLinks:
         self._look_later()
 
     def is_gone(self, gateway: str) -> bool:
-        """Whether the gateway has been away for too long."""
+        """Whether the gateway has been away for too long, and does not run where nobody sees it."""
         if gateway in self._lines:
             return False
-        return (
-            self._loop.time() >= self._disconnected_at.get(gateway, self._began_at) + self._lost_s
-        )
+        since = self._disconnected_at.get(gateway, self._began_at)
+        away = self._loop.time() >= since + self._lost_s
+        return away and not self._may_go_on(gateway, self._lines.keys())
 
     async def offer(self, task_id: str, route: str, turn: Turn) -> None:
         """Offer a task to be run. While no gateway is there, the next one gets it when it comes."""
@@ -120,6 +128,8 @@ class TaskLinks:
         `waiting`; with no newcomer, to all."""
         tasks = await self._tasks.run(self._tasks.unfinished)
         free = [task for task in tasks if not task.gateway or self.is_gone(task.gateway)]
+        if any(self._may_go_on(task.gateway, self._lines.keys()) for task in tasks):
+            self._look_later()
         ended = set(waiting) - {task.id for task in tasks}
         for gateway in [newcomer] if newcomer else list(self._lines):
             await self._send(gateway, free, ended)

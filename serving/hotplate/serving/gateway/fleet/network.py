@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 import secrets
 import socket
 from collections.abc import Iterable, Sequence
@@ -76,8 +77,10 @@ class NetworkFleet(FleetMembers):
         self, folder: Path, started_at: float, token: str, listen: Address, names: Sequence[Address]
     ) -> None:
         """`started_at`: seconds of the wall clock. `listen` is where the others reach this one;
-        all addresses of `names` are gateways."""
-        super().__init__(f"{int(started_at * 1000):015d}-{secrets.token_hex(4)}", folder, token)
+        all addresses of `names` are gateways. The end of its id is the name of its machine, which
+        is that of its pod."""
+        made = f"{int(started_at * 1000):015d}-{secrets.token_hex(4)}-{os.uname().nodename}"
+        super().__init__(made, folder, token)
         self.listen = listen
         self._names = names
         self._links: set[PeerLink] = set()

@@ -89,6 +89,8 @@ class BentoPodRuntime(PodRuntime):
         node_selector: NodeSelector = any_node,
         tolerations: Sequence[Mapping[str, Any]] = (),
         api_access: ApiAccess = no_access,
+        pull_policy: str = "IfNotPresent",
+        pull_secrets: Sequence[str] = (),
     ) -> None:
         """Without `secrets`, workloads get none. `node_selector` says which nodes a workload's pods
         may be on, as its instance type has it; `api_access` gives, by the workload and the name of
@@ -98,6 +100,7 @@ class BentoPodRuntime(PodRuntime):
         self._secrets = secrets or NoSecrets()
         self._node_selector, self._tolerations = node_selector, tolerations
         self._api_access = api_access
+        self._pull_policy, self._pull_secrets = pull_policy, pull_secrets
 
     async def pod_spec(self, workload: Workload, service_account: str, namespace: str) -> PodSpec:
         """Raises `PrepareFailed` and `BeingPrepared`."""
@@ -123,6 +126,8 @@ class BentoPodRuntime(PodRuntime):
             ticket=signed(ticket, self._key),
             node_selector=self._node_selector(workload),
             tolerations=self._tolerations,
+            pull_policy=self._pull_policy,
+            pull_secrets=self._pull_secrets,
         )
 
     def subscribe(self, changed: Callable[[], None]) -> None:
