@@ -83,7 +83,9 @@ class KubernetesEngine(Engine):
         self._preparing = Preparing(runtime, self._changed)
         self._starts = Starts(runtime, self._changed)
         self._nodes = Mirror(api, NODE, "", {}, self._changed)
-        self._tenants = Tenants(api, self._settings.release, self._changed)
+        self._tenants = Tenants(
+            api, self._settings.release, self._changed, self._settings.pull_secrets
+        )
         self._writer = Writer(api, self._settings)
         self._logs = PodLogs(api, self._settings)
         self.standbys: Standbys = NoStandbys()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hotplate.deploy.workload import Resources
@@ -15,6 +16,8 @@ class ClusterSettings:
     """The namespace of the installation."""
     bounds: Resources | None = None
     """What all replicas may ever have; None = the cluster adds nodes as they are needed."""
+    pull_secrets: Sequence[str] = ()
+    """Secrets of that namespace with which images are pulled: organizations get copies."""
     look_s: float = 5.0
     """What is wanted is compared with what there is at least this often."""
     writes_at_once: int = 16

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from hotplate.deploy.cluster import names
 from hotplate.deploy.cluster.api import ClusterApi
-from hotplate.deploy.cluster.kinds import EVENT, KINDS, POD, WATCHED, Ref, ref_of
+from hotplate.deploy.cluster.kinds import EVENT, KINDS, POD, SECRET, WATCHED, Ref, ref_of
 from hotplate.deploy.cluster.mirror import Mirror
 from hotplate.deploy.cluster.objects import Manifest, tenancy
 from hotplate.deploy.cluster.plan import matches
@@ -28,8 +28,16 @@ class _Tenant:
 class Tenants:
     """The namespaces of all organizations that the engine was asked about."""
 
-    def __init__(self, api: ClusterApi, release: str, changed: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        api: ClusterApi,
+        release: str,
+        changed: Callable[[], None],
+        pull_secrets: Sequence[str] = (),
+    ) -> None:
+        """Each gets copies of the release's `pull_secrets`, as they are when it is prepared."""
         self._api, self._release, self._changed = api, release, changed
+        self._pull_secrets = pull_secrets
         self._tenants: dict[str, _Tenant] = {}
         self._absent: set[str] = set()
         """Organizations that had no namespace when we looked: only we make them."""
@@ -88,9 +96,29 @@ class Tenants:
         for manifest, there in zip(wanted, seen, strict=True):
             if not matches(manifest, there):
                 await self._api.apply(manifest)
+        for name in self._pull_secrets:
+            await self._copy_secret(name, organization)
         if organization not in self._tenants:
             self._tenants[organization] = _Tenant(self._follow(organization))
         self._tenants[organization].made = True
+
+    async def _copy_secret(self, name: str, organization: str) -> None:
+        original = await self._api.read(Ref(SECRET.name, self._release, name))
+        if original is None:
+            return  # kubelet says which one is missing
+        copy = {
+            "apiVersion": SECRET.version,
+            "kind": SECRET.name,
+            "metadata": {
+                "name": name,
+                "namespace": names.tenant_namespace(self._release, organization),
+                "labels": names.organization_labels(organization),
+            },
+            "type": original["type"],
+            "data": original.get("data") or {},
+        }
+        if not matches(copy, await self._read(ref_of(copy))):
+            await self._api.apply(copy)
 
     async def _read(self, ref: Ref) -> Manifest | None:
         try:

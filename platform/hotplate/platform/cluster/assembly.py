@@ -88,7 +88,9 @@ async def cluster_backend(
         api,
         runtime,
         organizations.names,
-        ClusterSettings(release=table.release, bounds=table.bounds),
+        ClusterSettings(
+            release=table.release, bounds=table.bounds, pull_secrets=table.pull_secrets
+        ),
     )
     release = ReleasePods(api, table.release, cluster_token)
     room = FreeSpace(data.root, settings.disk_reserve_bytes)

@@ -40,9 +40,8 @@ def role_line(role: Mapping[str, Any]) -> str:
     """One process: since when it runs, and how the one before it ended."""
     since = datetime.fromtimestamp(role["since"], UTC).astimezone().strftime("%m-%d %H:%M:%S")
     line = f"{role['name']:14} "
-    line += (
-        f"running since {since} (pid {role['pid']})" if role["runs"] else "[red]is not running[/]"
-    )
+    place = f"on {escape(role['node'])}" if "node" in role else f"pid {role['pid']}"
+    line += f"running since {since} ({place})" if role["runs"] else "[red]is not running[/]"
     if role["restarts"]:
         times = "once" if role["restarts"] == 1 else f"{role['restarts']} times"
         line += f", started again {times}; the one before it: {escape(role['last_end'])}"
