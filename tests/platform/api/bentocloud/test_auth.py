@@ -67,6 +67,13 @@ async def test_an_unknown_path_is_a_json_404(cloud: Cloud) -> None:
     assert (refused.value.status, refused.value.code) == (404, "not_found")
 
 
+async def test_a_method_that_a_path_does_not_have_is_refused_with_those_that_it_has(
+    cloud: Cloud,
+) -> None:
+    async with cloud.http.delete("/api/v1/org_secrets") as answer:
+        assert (answer.status, answer.headers["Allow"]) == (405, "GET,HEAD,POST")
+
+
 async def test_a_bug_is_a_plain_500() -> None:
     async def broken(request: web.Request) -> web.Response:
         raise ZeroDivisionError("the secret inside")

@@ -77,7 +77,10 @@ def status_of(error: Exception) -> int:
 def plain_response(path: str, error: web.HTTPException) -> web.Response:
     """The same for what aiohttp would answer in plain text: no such path, method, expectation."""
     code = error.reason.lower().replace(" ", "_")
-    return response(error.status, code, f"{path}: {error.reason}")
+    answer = response(error.status, code, f"{path}: {error.reason}")
+    if isinstance(error, web.HTTPMethodNotAllowed):
+        answer.headers["Allow"] = error.headers["Allow"]
+    return answer
 
 
 def response(
