@@ -10,10 +10,15 @@ from typing import Any
 
 import pytest
 from aiohttp import ClientSession
+from aiohttp.test_utils import TestServer
 from yarl import URL
 
+from hotplate.cache.store.blobs import BlobStore
+from hotplate.platform.api.web.settings import ApiSettings
+from hotplate.platform.application import make_app
 from hotplate.platform.store.parts import Store
 from tests.support.control_plane.cloud import Cloud, tar_of, versions
+from tests.support.control_plane.controller_fake import FakeController
 
 BENTO = f"{versions('bento', 'echo')}/v1"
 OTHER = "0" * 64
@@ -147,3 +152,23 @@ async def test_a_version_that_was_pushed_again_has_no_files_of_before(
     _, claims, _ = claims_of(old)
     assert claims["subject"] != claims_of(await download_url(cloud))[1]["subject"]
     assert await stranger.asks(old) == 200, "while its files are there"
+
+
+@pytest.mark.parametrize(
+    ("settings", "root"),
+    [
+        (ApiSettings(public_url="https://hot.example/"), "https://hot.example/"),
+        (ApiSettings(trusted_proxies=("127.0.0.1",)), "https://127.0.0.1:"),
+        (ApiSettings(), "http://127.0.0.1:"),
+    ],
+)
+async def test_urls_say_how_the_world_calls_us(
+    store: Store, blobs: BlobStore, controller: FakeController, settings: ApiSettings, root: str
+) -> None:
+    """Through a proxy that ends https: the client does not follow a redirect from http."""
+    app = make_app(store, blobs, controller, settings)
+    async with TestServer(app) as server, Cloud(server, store) as cloud:
+        await cloud.push_bento()
+        cloud.http.headers["X-Forwarded-Proto"] = "https"
+        for url in (await download_url(cloud), await upload_url(cloud)):
+            assert url.startswith(root)
