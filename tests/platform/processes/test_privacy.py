@@ -108,6 +108,7 @@ def test_below_a_folder_that_everybody_writes_there_is_no_data_directory(tmp_pat
     shared.chmod(0o777)
     with pytest.raises(BadSetting, match=rf"other users may write to {shared}.*chmod o-w"):
         DataDir.at(shared / "data")
+    assert mode(DataDir.at(shared / "data", alone=True).root) == 0o700, "in a pod nobody else is"
     shared.chmod(0o1777)
     assert DataDir.at(shared / "data").root == shared / "data"
 

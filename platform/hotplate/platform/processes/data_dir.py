@@ -31,13 +31,14 @@ class DataDir:
     root: Path
 
     @staticmethod
-    def at(path: str | Path) -> DataDir:
-        """The directory at a path, its owner's only, made if it is not there.
+    def at(path: str | Path, *, alone: bool = False) -> DataDir:
+        """The directory at a path, its owner's only, made if it is not there; `alone`: no other
+        user is on this machine, as in a pod.
 
         Raises `BadSetting`.
         """
         data = DataDir.named(path)
-        make_private(data.root, _ANOTHER)
+        make_private(data.root, _ANOTHER, alone=alone)
         return data
 
     @staticmethod

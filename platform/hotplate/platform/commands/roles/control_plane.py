@@ -15,6 +15,8 @@ from hotplate.platform.instance_type import load_instance_types
 from hotplate.platform.processes.data_dir import DataDir
 
 LOCAL, KUBERNETES = "local", "kubernetes"
+IN_POD = "KUBERNETES_SERVICE_HOST"
+"""The variable that every container of a pod has."""
 TOKENS = ("admin-token", "cluster-token")
 
 
@@ -39,7 +41,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Run until SIGTERM; replicas go on running. Raises BadSetting, `CannotStart`."""
-    data = DataDir.at(arguments.data)
+    data = DataDir.at(arguments.data, alone=IN_POD in os.environ)
     data.make_private()
     file = Path(arguments.settings) if arguments.settings else data.settings_file
     if not file.is_file() and arguments.settings:
