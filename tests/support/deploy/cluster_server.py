@@ -6,8 +6,8 @@ import asyncio
 import copy
 import json
 import re
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlencode
@@ -16,9 +16,10 @@ import aiohttp
 from aiohttp import web
 
 from hotplate.deploy.cluster.api import APPLY, ClusterApi
-from hotplate.deploy.cluster.kinds import KINDS, ObjectKind, Ref
+from hotplate.deploy.cluster.kinds import KINDS, ObjectKind, Ref, ref_of
 from hotplate.deploy.cluster.objects import Manifest
 from tests.support.deploy.cluster import ClusterInMemory
+from tests.support.deploy.cluster_jobs import ClusterWithJobs
 
 _PATH = re.compile(
     r"(?P<group>/api/v1|/apis/[^/]+/[^/]+)(?:/namespaces/(?P<namespace>[^/]+)(?=/))?"
@@ -87,7 +88,7 @@ class ClusterServer:
         if request.method not in READS:
             return await self._write(request, Ref(kind.name, namespace, name), found["part"] or "")
         if found["part"] == "log":
-            return web.Response(text="it serves\n")
+            return await self._log(request, name)
         if name:
             self.reads.append(request.path)
             seen = self.cluster.objects.get(Ref(kind.name, namespace, name))
@@ -111,6 +112,12 @@ class ClusterServer:
 
     def _written(self, request: web.Request, ref: Ref, part: str, body: Manifest) -> web.Response:
         cluster, seen = self.cluster, self.cluster.objects.get(ref)
+        if request.method == "POST":
+            ref = ref_of(body)
+            if ref in cluster.objects:
+                return _refused(409, "it already exists")
+            cluster.put(body)
+            return web.json_response(cluster.objects[ref])
         if request.content_type == APPLY:
             cluster.put(body)
             return web.json_response(cluster.objects[ref])
@@ -130,6 +137,27 @@ class ClusterServer:
             cluster.annotate(ref, body["metadata"]["annotations"])
         return web.json_response({})
 
+    async def _log(self, request: web.Request, name: str) -> web.StreamResponse:
+        """Of a pod that has one; all others say the same."""
+        if not isinstance(self.cluster, ClusterWithJobs):
+            return web.Response(text="it serves\n")
+        log = self.cluster.logs.get(name)
+        if log is None:
+            return _refused(404, "not found")
+        response = web.StreamResponse()
+        await response.prepare(request)
+        with self._cut_at_once():
+            given = 0
+            while True:
+                for line in log.lines[given:]:
+                    if line.partition(" ")[0] >= request.query.get("sinceTime", ""):
+                        await response.write(f"{line}\n".encode())
+                given = len(log.lines)
+                if log.ended:
+                    break
+                await log.has_changed.wait()
+        return response
+
     async def _watch(
         self, request: web.Request, kind: ObjectKind, namespace: str
     ) -> web.StreamResponse:
@@ -138,10 +166,7 @@ class ClusterServer:
             return _refused(410, "too old resource version")
         response = web.StreamResponse()
         await response.prepare(request)
-        task = asyncio.current_task()
-        assert task is not None
-        self._watches.add(task)
-        try:
+        with self._cut_at_once():
             while True:
                 for each in self.cluster.happened[since:]:
                     if _is_in(each.ref, kind, namespace):
@@ -149,8 +174,17 @@ class ClusterServer:
                         await response.write(json.dumps(event).encode() + b"\n")
                 since = self.cluster.version
                 await self.cluster.changed(since)
-        except asyncio.CancelledError:
-            return response
+        return response
+
+    @contextmanager
+    def _cut_at_once(self) -> Iterator[None]:
+        """What is within ends with all watches."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._watches.add(task)
+        try:
+            with suppress(asyncio.CancelledError):
+                yield
         finally:
             self._watches.discard(task)
 

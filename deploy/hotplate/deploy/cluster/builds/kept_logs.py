@@ -19,8 +19,10 @@ log = logging.getLogger(__name__)
 class KeptLogs:
     """Those in a folder, which belongs to this process alone."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(
+        self, folder: Path, most_files: int = MOST_FILES, most_bytes: int = MOST_BYTES
+    ) -> None:
+        self._folder, self._most_files, self._most_bytes = folder, most_files, most_bytes
 
     def path(self, digest: str) -> Path:
         return self._folder / f"{digest}{_SUFFIX}"
@@ -38,7 +40,7 @@ class KeptLogs:
         kept, size_bytes = 0, 0
         for about, path in sorted(files, key=lambda each: -each[0].st_mtime):
             kept, size_bytes = kept + 1, size_bytes + about.st_size
-            if kept >= MOST_FILES or size_bytes > MOST_BYTES:
+            if kept >= self._most_files or size_bytes > self._most_bytes:
                 path.unlink(missing_ok=True)
 
 
