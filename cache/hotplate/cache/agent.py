@@ -48,6 +48,8 @@ from hotplate.cache.store.web_origin import origin_at
 from hotplate.cache.swarm.chunks import STALL_S
 from hotplate.cache.tiers.arena import Arena, huge_mount, memory_limit_bytes
 from hotplate.cache.tiers.disk import DiskTier
+from hotplate.cache.volumes.build_results import BuildResults
+from hotplate.cache.volumes.foreign_tree import TreeLimits
 from hotplate.cache.volumes.kubelet import Kubelet
 from hotplate.cache.volumes.publishing import Volumes
 from hotplate.cache.volumes.ticket import key_of
@@ -108,6 +110,8 @@ class AgentSettings:
     kubelet: Kubelet | None = None
     """The node's kubelet, whose pods mount volumes of this agent. Then no file view is made: its
     links would lead out of the volumes."""
+    build_limits: TreeLimits = field(default_factory=TreeLimits)
+    """How much a build of its pods may leave to be published."""
     flush_s: float = 60.0
     """Seconds that a stopping agent takes to write complete files to disk."""
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
@@ -214,7 +218,10 @@ async def run(settings: AgentSettings, *, guarded: bool = False) -> AsyncIterato
         lending = Lending(trees, pulls, data, settings.token)
         volumes = None
         if settings.kubelet is not None:
-            volumes = Volumes(trees, lending, data, settings.kubelet)
+            results = BuildResults(
+                trees, settings.kubelet, settings.origin_url, settings.build_limits
+            )
+            volumes = Volumes(trees, lending, data, settings.kubelet, results)
         control = Control(
             trees=trees,
             pulls=pulls,

@@ -7,6 +7,7 @@
 ├── Unauthorized       a request without the agent's token
 ├── TicketRefused      a volume whose ticket is forged, copied or missing
 ├── BadVolume          a volume that kubelet asks for and no pod can have
+├── BadEnvironment     what a build has left and no pod can be given
 ├── VolumeNotReady     a volume whose files are still on their way
 ├── TooMany            more connections than one replica may have, or one without a request
 ├── UnknownPart        no part of that number in that upload
@@ -74,6 +75,12 @@ class BadVolume(CacheError):
     """Kubelet asks for a volume in a way in which the agent gives none."""
 
     code = "bad_volume"
+
+
+class BadEnvironment(CacheError):
+    """An environment that a pod has built cannot be published; the message names the file."""
+
+    code = "bad_environment"
 
 
 class VolumeNotReady(CacheError):

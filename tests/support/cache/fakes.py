@@ -197,7 +197,8 @@ class AgentProcess:
     """A real agent; leaving the block kills it.
 
     Beside settings, `umask` is its own, and `without="shield"` takes the mount away by which what
-    lies on disk is lent. `kubelet` is the folder of one, and `publish_s` how long that waits.
+    lies on disk is lent. `kubelet` is the folder of one, and `publish_s` how long that waits;
+    `build_limits` are those by name.
     `inside` is a command that runs it elsewhere.
     """
 
@@ -219,6 +220,9 @@ if "kubelet" in options:
     from hotplate.serving.replica.payload import make_payload
     publishing.PUBLISH_S = options.pop("publish_s", publishing.PUBLISH_S)
     options["kubelet"] = Kubelet(Path(options["kubelet"]), "node1", make_payload)
+if "build_limits" in options:
+    from hotplate.cache.volumes.foreign_tree import TreeLimits
+    options["build_limits"] = TreeLimits(**options["build_limits"])
 folders = {name: Path(options.pop(name)) for name in ("data_dir", "mount") if name in options}
 settings = AgentSettings(**folders, **options)
 asyncio.run(serve(settings, lambda url: print(url, flush=True)))

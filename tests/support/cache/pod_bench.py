@@ -96,9 +96,11 @@ class PodBench:
         self._node = ["nsenter", f"--mount=/proc/{node}/ns/mnt"]
 
     def agent(self, **options: Any) -> AgentProcess:
+        """`origin` is another URL of the blob store."""
         inside = [*self._node, "unshare", "--mount", "--propagation=unchanged"]
         given = {"token": TOKEN, "kubelet": str(self.kubelet), "arena_limit_bytes": 1 << 28}
-        return AgentProcess(self.data, self.server.url, inside, **given, **options)
+        origin = options.pop("origin", self.server.url)
+        return AgentProcess(self.data, origin, inside, **given, **options)
 
     def revision(self, weights: bytes) -> Shown:
         """One whose trees the blob store has."""

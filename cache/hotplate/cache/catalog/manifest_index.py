@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator
 
 
@@ -13,6 +14,7 @@ class ManifestIndex:
 
     def __init__(self) -> None:
         self._blobs: dict[str, frozenset[str]] = {}
+        self._held: dict[int, set[str]] = {}
 
     def __iter__(self) -> Iterator[str]:
         return iter(list(self._blobs))
@@ -28,9 +30,20 @@ class ManifestIndex:
         """Removes a manifest; the blobs that it named. Raises KeyError."""
         return self._blobs.pop(digest)
 
+    @contextlib.contextmanager
+    def held(self) -> Iterator[set[str]]:
+        """A set of blobs that no manifest names yet and that stay for the time of the block; any
+        thread may add to it."""
+        blobs: set[str] = set()
+        self._held[id(blobs)] = blobs
+        try:
+            yield blobs
+        finally:
+            del self._held[id(blobs)]
+
     def blobs(self) -> set[str]:
-        """All blobs that any manifest names."""
-        return set[str]().union(*self._blobs.values())
+        """All blobs that any manifest names, or that are held."""
+        return set[str]().union(*self._blobs.values(), *self._held.values())
 
     def naming(self, blob: str) -> list[str]:
         """The manifests that name a blob."""

@@ -183,6 +183,15 @@ class Trees:
             self._shown[digest] = _Shown(manifest)
         return manifest
 
+    async def keep(self, manifest: Manifest) -> None:
+        """Keeps a manifest here whose blobs are on disk already, so that they stay. Raises
+        CacheError."""
+        digest = manifest.digest
+        await asyncio.to_thread(self._write, digest, manifest)
+        async with self._changing:
+            self._asked_at[digest] = asyncio.get_running_loop().time()
+            self.index.put(digest, blob_digests(manifest).values())
+
     def verified_bytes(self, manifest: Manifest) -> int:
         """How many bytes of a tree's blobs are here."""
         return self.blob_table.verified_bytes(blob.digest for blob in set(manifest.blobs()))
@@ -293,8 +302,11 @@ class Trees:
         with contextlib.suppress(CacheError):
             return self.kept_manifest(digest)
         manifest = self._origin.manifest(digest)
+        self._write(digest, manifest)
+        return manifest
+
+    def _write(self, digest: str, manifest: Manifest) -> None:
         try:
             DurableFolder(self._manifests).put(f"{digest}.json", manifest.to_bytes())
         except OSError as exc:
             raise disk_error(self._manifests, manifest.size_bytes, exc) from exc
-        return manifest

@@ -18,7 +18,7 @@ from hotplate.cache.fetching.contents import Contents
 from hotplate.cache.manifest import Blob
 from hotplate.cache.origins.blob_source import ByteSource
 from hotplate.cache.tiers.arena import Arena
-from hotplate.cache.tiers.disk import DiskTier
+from hotplate.cache.tiers.disk import DiskTier, Reservation
 
 
 class BlobTable:
@@ -39,8 +39,10 @@ class BlobTable:
         self._cached: dict[str, CachedBlob] = {}
         self._uses = itertools.count(1)
         self.arena_space = ArenaSpace(arena, self)
-        disk_space = DiskSpace(disk, self._cached, self.drop, wanted)
-        self._intake = Intake(disk, self.arena_space, disk_space, contents, stall_s, self._settle)
+        self._disk_space = DiskSpace(disk, self._cached, self.drop, wanted)
+        self._intake = Intake(
+            disk, self.arena_space, self._disk_space, contents, stall_s, self._settle
+        )
 
     def __iter__(self) -> Iterator[CachedBlob]:
         return iter(list(dict.fromkeys(self._cached.values())))  # a settled draft has two keys
@@ -119,6 +121,10 @@ class BlobTable:
             forgotten = self._cached.get(cached.key) is not cached
             if not cached.leases and (forgotten or cached.error is not None):
                 await self.arena_space.free(cached)
+
+    async def reserve(self, size_bytes: int) -> Reservation:
+        """Space on disk for blobs that come from no origin. Raises NoSpace."""
+        return await self._disk_space.reserve(size_bytes)
 
     async def drop(self, digest: str) -> None:
         """Forgets a blob and deletes its copies; open leases keep theirs."""

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
+from typing import Protocol
 
 from hotplate.cache.manifest import CHUNK_BYTES, Blob, Manifest, ManifestEntry, chunk_digest
 from hotplate.cache.store.blobs import BlobStore
@@ -23,6 +24,31 @@ alone."""
 _PACKAGE_DEPTH = 4
 """lib/python3.11/site-packages/NAME."""
 
+Pieces = Callable[[], Iterable[bytes | bytearray]]
+"""Reads a content from its beginning; every piece but the last has `CHUNK_BYTES`."""
+
+
+class TreeReader(Protocol):
+    """A folder that is packed."""
+
+    @property
+    def entries(self) -> Mapping[str, ManifestEntry]:
+        """Folders, links, and files without their content, by path."""
+
+    @property
+    def sizes(self) -> Mapping[str, int]:
+        """Bytes of each file, by path."""
+
+    def pieces(self, path: str) -> Iterable[bytes | bytearray]:
+        """A file's content; every piece but the last has `CHUNK_BYTES`."""
+
+
+class BlobKeeper(Protocol):
+    """Keeps what is packed."""
+
+    def keep(self, size_bytes: int, pieces: Pieces) -> Blob:
+        """The content, as the blob that it is."""
+
 
 def pack_tree(root: Path, store: BlobStore, beat: Callable[[], None] = lambda: None) -> Manifest:
     """Puts all files below `root` into the store; blobs that it has are not written again. `beat`
@@ -30,33 +56,81 @@ def pack_tree(root: Path, store: BlobStore, beat: Callable[[], None] = lambda: N
 
     Raises OSError for what cannot be read, and what the store raises.
     """
-    paths = sorted(_walk(root))
-    entries = {path: _entry(root, path) for path in paths}
-    packs = _Packs(store)
-    for path in sorted((p for p in paths if stat.S_ISREG((root / p).lstat().st_mode)), key=_order):
+    manifest = packed(_LocalTree(root), _Stored(store), beat)
+    store.put_manifest(manifest)
+    return manifest
+
+
+def packed(tree: TreeReader, keeper: BlobKeeper, beat: Callable[[], None]) -> Manifest:
+    """The manifest of a tree, whose files are kept by then. `beat` is called again and again
+    meanwhile; raises what it, the tree and the keeper raise."""
+    entries = dict(tree.entries)
+    packs = _Packs(keeper)
+    for path in sorted(tree.sizes, key=_order):
         beat()
-        entry = entries[path]
-        size_bytes = (root / path).stat().st_size
+        entry, size_bytes = entries[path], tree.sizes[path]
         if size_bytes == 0:
             entries[path] = _with(entry, Blob(0, ()))
         elif size_bytes > SMALL_BYTES or PurePosixPath(path).suffix == ".safetensors":
-            entries[path] = _with(entry, _keep(root / path, store))
+            entries[path] = _with(entry, keeper.keep(size_bytes, _reading(tree, path, beat)))
         else:
-            packs.add(entry, (root / path).read_bytes())
+            packs.add(entry, b"".join(tree.pieces(path)))
     entries.update(packs.finish())
     if any(entry.blob == Blob(0, ()) for entry in entries.values()):
-        with store.writer() as writer:
-            writer.commit()
-    manifest = Manifest(tuple(entries[path] for path in paths))
-    store.put_manifest(manifest)
-    return manifest
+        keeper.keep(0, tuple)
+    return Manifest(tuple(entries[path] for path in sorted(entries)))
+
+
+def _reading(tree: TreeReader, path: str, beat: Callable[[], None]) -> Pieces:
+    def pieces() -> Iterator[bytes | bytearray]:
+        for piece in tree.pieces(path):
+            beat()
+            yield piece
+
+    return pieces
+
+
+class _LocalTree:
+    """A folder in which nobody else writes."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self.entries = {path: _entry(root, path) for path in _walk(root)}
+        self.sizes = dict(self._sizes())
+
+    def pieces(self, path: str) -> Iterator[bytes]:
+        with (self._root / path).open("rb") as file:
+            while piece := file.read(CHUNK_BYTES):
+                yield piece
+
+    def _sizes(self) -> Iterator[tuple[str, int]]:
+        for path in self.entries:
+            there = (self._root / path).lstat()
+            if stat.S_ISREG(there.st_mode):
+                yield path, there.st_size
+
+
+class _Stored:
+    """In a blob store; read twice rather than uploaded twice."""
+
+    def __init__(self, store: BlobStore) -> None:
+        self._store = store
+
+    def keep(self, size_bytes: int, pieces: Pieces) -> Blob:
+        blob = Blob(size_bytes, tuple(map(chunk_digest, pieces())))
+        if self._store.has(blob):
+            return blob
+        with self._store.writer() as writer:
+            for piece in pieces():
+                writer.write(piece)
+            return writer.commit()
 
 
 class _Packs:
     """Small files on their way into packs, one after another."""
 
-    def __init__(self, store: BlobStore) -> None:
-        self._store = store
+    def __init__(self, keeper: BlobKeeper) -> None:
+        self._keeper = keeper
         self._group = ("", "")
         self._waiting: list[tuple[ManifestEntry, int, int]] = []
         self._content = bytearray()
@@ -82,11 +156,7 @@ class _Packs:
     def _end(self) -> None:
         if not self._waiting:
             return
-        blob = Blob(len(self._content), (chunk_digest(self._content),))
-        if not self._store.has(blob):
-            with self._store.writer() as writer:
-                writer.write(self._content)
-                writer.commit()
+        blob = self._keeper.keep(len(self._content), lambda: [self._content])
         for entry, offset, length in self._waiting:
             self._done[entry.path] = _with(entry, blob, (offset, length))
         self._waiting, self._content = [], bytearray()
@@ -112,20 +182,6 @@ def _entry(root: Path, path: str) -> ManifestEntry:
 
 def _with(entry: ManifestEntry, blob: Blob, part: tuple[int, int] | None = None) -> ManifestEntry:
     return ManifestEntry(entry.path, entry.mode, entry.mtime, blob, part=part)
-
-
-def _keep(path: Path, store: BlobStore) -> Blob:
-    """The file as a blob of its own; read twice rather than uploaded twice."""
-    with path.open("rb") as file:
-        pieces = iter(lambda: file.read(CHUNK_BYTES), b"")
-        blob = Blob(path.stat().st_size, tuple(chunk_digest(piece) for piece in pieces))
-        if store.has(blob):
-            return blob
-        file.seek(0)
-        with store.writer() as writer:
-            while piece := file.read(CHUNK_BYTES):
-                writer.write(piece)
-            return writer.commit()
 
 
 def _group(path: str) -> tuple[str, str]:

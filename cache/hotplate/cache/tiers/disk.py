@@ -242,6 +242,13 @@ class Reservation:
         self.size_bytes = size_bytes
         self._disk: DiskTier | None = disk
 
+    def part(self, size_bytes: int) -> Reservation:
+        """Some of it, as a reservation of its own."""
+        if self._disk is None or size_bytes > self.size_bytes:
+            raise ValueError(f"{size_bytes} of {self.size_bytes} bytes")
+        self.size_bytes -= size_bytes
+        return Reservation(self._disk, size_bytes)
+
     def release(self) -> None:
         if self._disk is not None:
             self._disk._release(self.size_bytes)

@@ -80,10 +80,10 @@ def apart(work: Callable[[], None]) -> None:
         raise refusals[0]
 
 
-def bind(source: Path, target: Path, *, writable: bool = False) -> None:
-    """Show a folder at another one too, where it holds no devices and gives no other rights.
-    Raises OSError."""
-    flags = _MS_NOSUID | _MS_NODEV | (0 if writable else _MS_RDONLY)
+def bind(source: Path, target: Path) -> None:
+    """Show a folder at another one too, where nobody can write, and where it holds no devices and
+    gives no other rights. Raises OSError."""
+    flags = _MS_NOSUID | _MS_NODEV | _MS_RDONLY
     _mount(os.fsencode(source), os.fsencode(target), None, _MS_BIND, None)
     _mount(None, os.fsencode(target), None, _MS_BIND | _MS_REMOUNT | flags, None)
 

@@ -28,15 +28,15 @@ _DETACH, _NO_FOLLOW = 2, 8
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def attach(volume: Path, shown: Mapping[str, Path], writable: str, target: Path) -> None:
+def attach(volume: Path, shown: Mapping[str, Path], target: Path) -> None:
     """Mount `volume` at `target`, with the folders `shown` at those of its own that have their
-    names. Nothing of it can be written but the folder named `writable`. Raises OSError."""
+    names. Nothing of it can be written. Raises OSError."""
     opened: list[int] = []
 
     def assemble() -> None:
         bind(volume, volume)
         for name, folder in shown.items():
-            bind(folder, volume / name, writable=name == writable)
+            bind(folder, volume / name)
         flags = _CLONE | _RECURSIVE | _CLOEXEC
         opened.append(_call(_OPEN_TREE, _HERE, os.fsencode(volume), flags))
 

@@ -15,6 +15,7 @@ import shutil
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from hotplate.cache.catalog.trees import Trees
@@ -23,10 +24,11 @@ from hotplate.cache.leases.agent_socket import Door
 from hotplate.cache.leases.lending import SOCKET_NAME, Lending
 from hotplate.cache.tiers.disk import disk_error
 from hotplate.cache.volumes import mounts
+from hotplate.cache.volumes.build_results import BuildResults
 from hotplate.cache.volumes.claim import Claim
 from hotplate.cache.volumes.kubelet import Kubelet
 from hotplate.cache.volumes.records import VolumeRecord, VolumeRecords
-from hotplate.cache.volumes.ticket import FOLDER, USER, Ticket
+from hotplate.cache.volumes.ticket import FOLDER, USER, Ticket, Use
 from hotplate.machine.background import retrieve_error, thread_to_its_end
 from hotplate.machine.free_space import mib
 
@@ -49,8 +51,11 @@ class _Making:
 class Volumes:
     """Runs on the event loop. Every method may be repeated."""
 
-    def __init__(self, trees: Trees, lending: Lending, data: Path, kubelet: Kubelet) -> None:
+    def __init__(
+        self, trees: Trees, lending: Lending, data: Path, kubelet: Kubelet, results: BuildResults
+    ) -> None:
         self.kubelet = kubelet
+        self._results = results
         self._trees = trees
         self._lending = lending
         self._records = VolumeRecords(data / "volumes")
@@ -117,6 +122,7 @@ class Volumes:
         """Stops making volumes; those that are there stay."""
         for making in list(self._making.values()):
             await _end(making.task)
+        await self._results.close()
 
     async def publish(self, claim: Claim) -> None:
         """Returns when the volume is mounted; joins the call that began it, if one did.
@@ -144,6 +150,7 @@ class Volumes:
         """Returns when there is neither a mount nor a file of it. Raises OSError."""
         if (making := self._making.get(volume)) is not None:
             await _end(making.task)
+        await self._results.stop(volume)
         async with self._changing:
             await thread_to_its_end(asyncio.to_thread(mounts.detach, target))
             folder = self._records.folder(volume)
@@ -212,7 +219,7 @@ class Volumes:
                 os.chmod(above, 0o755)
             os.chown(folder, USER, USER)
             claim.target.mkdir(mode=0o750, exist_ok=True)
-            mounts.attach(folder, shown, "", claim.target)
+            mounts.attach(folder, shown, claim.target)
         except OSError as exc:
             raise disk_error(folder, 0, exc) from exc
 
@@ -244,7 +251,8 @@ class Volumes:
         folders[f"{FOLDER}/bento"] = ticket.bento
         if ticket.environment:
             folders[f"{FOLDER}/env"] = ticket.environment
-        await self._lending.open_door(path, Door(ticket.manifests, folders))
+        publish = partial(self._results.publish, claim) if ticket.use is Use.BUILD else None
+        await self._lending.open_door(path, Door(ticket.manifests, folders, publish))
 
     def _remove_old_parts(self) -> None:
         """Our modules as earlier versions had them, once no volume shows them."""

@@ -69,12 +69,14 @@ class Ticket:
     bento: str
     """Digest of its manifest."""
     environment: str = ""
-    """The same of the environment; "" in a build's, whose `env/` is empty and writable."""
+    """The same of the environment; "" in a build's, whose pod has an `emptyDir` named `env`
+    there."""
     models: tuple[VolumeModel, ...] = ()
     note: str = ""
     """A build's: the blob store's note under which its result is published."""
     about: Mapping[str, Any] = field(default_factory=dict)
-    """A build's: what else stands in that note."""
+    """A build's: what else stands in that note. Its `interpreter` is where `bin/python` of the
+    result has to lead."""
 
     def __post_init__(self) -> None:
         if not (self.namespace and self.service_account):
