@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import ScalarSelect, delete, func, select
+from sqlalchemy import ColumnElement, ScalarSelect, delete, func, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from hotplate.platform.errors import Conflict, NotFound
@@ -84,7 +84,7 @@ class Organizations(StorePart):
     def organizations(self, user_id: int | None = None) -> list[OrganizationSummary]:
         """All of them by name; of a user, those that they are a member of."""
         members = _count(MembershipRow.organization_id)
-        deployments = _count(DeploymentRow.organization_id)
+        deployments = _count(DeploymentRow.organization_id, *_ARE_THERE)
         query = select(OrganizationRow, members, deployments).order_by(OrganizationRow.name)
         query = query.where(OrganizationRow.deleted_at.is_(None))
         if user_id is not None:
@@ -104,7 +104,7 @@ class Organizations(StorePart):
     def summary(self, organization: Organization) -> OrganizationSummary:
         """Raises NotFound where it has gone."""
         members = _count(MembershipRow.organization_id)
-        deployments = _count(DeploymentRow.organization_id)
+        deployments = _count(DeploymentRow.organization_id, *_ARE_THERE)
         query = select(OrganizationRow, members, deployments)
         with self._database.session() as session:
             found = session.execute(query.where(OrganizationRow.id == organization.id)).first()
@@ -131,9 +131,10 @@ class Organizations(StorePart):
             running = session.scalars(
                 select(DeploymentRow).where(mine, DeploymentRow.wanted != DesiredState.DELETED)
             ).all()
+            names = sorted(each.name for each in running if each.parent_id is None)
             if running and not force:
                 raise Conflict(
-                    f"organization {name!r} has deployments ({_some(running)}); delete them "
+                    f"organization {name!r} has deployments ({_some(names)}); delete them "
                     f"before, or use 'hotplate org delete {name} --force', which deletes them too"
                 )
             for deployment in running:
@@ -144,7 +145,7 @@ class Organizations(StorePart):
             only_here = session.scalars(here.where(MembershipRow.user_id.not_in(elsewhere))).all()
             keep_an_operator(session, only_here, f"organization {name!r} cannot be deleted")
             row.deleted_at = utc_now()
-            changes = {"deployments": [deployment.name for deployment in running]}
+            changes = {"deployments": names}
             record_audit(session, "organization.delete", name, changes, name)
             for table in (TokenRow, SignInRow, MembershipRow):
                 session.execute(delete(table).where(table.organization_id == row.id))
@@ -165,15 +166,20 @@ class Organizations(StorePart):
                 )
 
 
-def _count(column: InstrumentedAttribute[int]) -> ScalarSelect[int]:
+_ARE_THERE = (DeploymentRow.parent_id.is_(None), DeploymentRow.wanted != DesiredState.DELETED)
+"""Of deployments: those that people see, no versions of them, and none that ends."""
+
+
+def _count(
+    column: InstrumentedAttribute[int], *conditions: ColumnElement[bool]
+) -> ScalarSelect[int]:
     """How many rows of its table belong to the organization of the query around it."""
-    counted = select(func.count()).where(column == OrganizationRow.id)
+    counted = select(func.count()).where(column == OrganizationRow.id, *conditions)
     return counted.correlate(OrganizationRow).scalar_subquery()
 
 
-def _some(deployments: Sequence[DeploymentRow]) -> str:
-    """The names of the first of them."""
-    names = sorted(deployment.name for deployment in deployments)
+def _some(names: Sequence[str]) -> str:
+    """The first of them."""
     more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
     return ", ".join(map(repr, names[:NAMES_SHOWN])) + more
 

@@ -81,6 +81,19 @@ async def test_one_with_deployments_goes_by_force_only_and_leaves_nothing(
     assert "ada" not in [m.user.name for m in store.identities.members(eve.user.organization.id)]
 
 
+async def test_a_canary_s_versions_are_no_deployments_and_what_ends_is_none(
+    operator: Cloud, cloud: Cloud
+) -> None:
+    await cloud.push_bento()
+    version = {"bento": "echo:v1", "weight": 10}
+    await cloud.deploy(canary={"route_type": "random", "versions": {"next": version}})
+    assert (await operator.call("GET", f"{ROOT}/acme"))["deployments"] == 1
+    with pytest.raises(Refused, match=r"409.*has deployments \('echo'\)"):
+        await operator.call("DELETE", f"{ROOT}/acme")
+    cloud.store.deployments.delete(cloud.store.deployments.all()[0].id)
+    assert (await operator.call("GET", f"{ROOT}/acme"))["deployments"] == 0
+
+
 async def test_the_operators_own_stays(operator: Cloud) -> None:
     with pytest.raises(Refused, match=r"409.*cannot be deleted"):
         await operator.call("DELETE", f"{ROOT}/default?force=true")
