@@ -86,6 +86,9 @@ class Release:
         return bool(wanted.strip() != there.strip())
 
     def _upgrade(self, flags: list[str]) -> None:
+        # A `helm` that was killed has left its word that it works on it, which keeps others out.
+        pending = "owner=helm,status in (pending-install,pending-upgrade,pending-rollback)"
+        self.kubectl("delete", "secret", f"--namespace={RELEASE}", f"--selector={pending}")
         upgrading = ["upgrade", "--install", RELEASE, str(CHART), *flags, "--wait", _READY_WITHIN]
         try:
             self.helm(*upgrading)
