@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import urllib.request
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -77,6 +78,11 @@ class Agents:
         store.put(f"{place}/", f"{STORE_URL}/", recursive=True)
         return manifest
 
+    def note(self, name: str) -> dict[str, Any]:
+        """What the release's blob store says under that name."""
+        store = fsspec.filesystem("s3", client_kwargs=_client(), use_listings_cache=False)
+        return dict(json.loads(store.cat_file(f"{STORE_URL}/{name}.json")))
+
     def pod(self, node: str) -> dict[str, Any]:
         """The agent's of that node."""
         fields = f"--field-selector=spec.nodeName={node}"
@@ -108,8 +114,18 @@ class Agents:
     def signed(self, ticket: Ticket) -> str:
         return signed(ticket, key_of(self.token))
 
-    def mount(self, namespace: str, name: str, node: str, ticket: str, program: str) -> None:
-        """Makes a pod at the level `restricted`, in which the program finds its volume."""
+    def mount(
+        self,
+        namespace: str,
+        name: str,
+        node: str,
+        ticket: str,
+        program: str,
+        own: Sequence[str] = (),
+    ) -> None:
+        """Makes a pod at the level `restricted`, in which the program finds its volume. It has
+        folders of its own at these paths, each a volume of the path's last name."""
+        folders = {path.rpartition("/")[2]: path for path in own}
         container = {
             "name": "own",
             "image": reference("hotplate-runtime"),
@@ -122,7 +138,8 @@ class Agents:
                     "mountPath": "/hotplate",
                     "readOnly": True,
                     "mountPropagation": "HostToContainer",
-                }
+                },
+                *({"name": each, "mountPath": path} for each, path in folders.items()),
             ],
             "securityContext": {
                 "allowPrivilegeEscalation": False,
@@ -144,7 +161,10 @@ class Agents:
                 "runAsGroup": 10001,
                 "seccompProfile": {"type": "RuntimeDefault"},
             },
-            "volumes": [{"name": "hotplate", "csi": volume}],
+            "volumes": [
+                {"name": "hotplate", "csi": volume},
+                *({"name": each, "emptyDir": {"sizeLimit": "1Gi"}} for each in folders),
+            ],
         }
         meta = {"name": name, "namespace": namespace}
         self.kubectl.apply([{"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}])

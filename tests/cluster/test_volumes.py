@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -63,6 +63,28 @@ print("read", count, flush=True)
 """
 
 
+BUILD = """
+import json, os, subprocess, sys
+from hotplate.serving.replica.inside.building import program
+env = {**os.environ, "UV_CACHE_DIR": "/scratch/uv", "UV_PYTHON_DOWNLOADS": "never"}
+make = ["uv", "venv", "--quiet", "--relocatable", "--python", "python3.11", "/hotplate/env"]
+subprocess.run(make, check=True, env=env)
+with open("/hotplate/env/lib/python3.11/site-packages/built.py", "w") as file:
+    file.write("here = __file__")
+if "harm" in sys.argv:
+    os.symlink("/etc", "/hotplate/env/etc")
+try:
+    print(json.dumps(program.publish("/hotplate/agent.sock")))
+except program.BuildEnded as ended:
+    print(json.dumps(ended.failure.sentence))
+"""
+USE = """
+import subprocess
+look = "import built, json, sys; print(json.dumps([built.here, sys.prefix]))"
+subprocess.run(["/hotplate/env/bin/python", "-c", look], check=True)
+"""
+
+
 @dataclass(frozen=True)
 class Bench:
     """Agents, and a revision that their blob store has."""
@@ -72,9 +94,11 @@ class Bench:
     namespace: str
     ticket: Ticket
 
-    def mount(self, name: str, node: str, program: str, ticket: str = "") -> None:
+    def mount(
+        self, name: str, node: str, program: str, ticket: str = "", own: Sequence[str] = ()
+    ) -> None:
         given = ticket or self.agents.signed(self.ticket)
-        self.agents.mount(self.namespace, name, node, given, program)
+        self.agents.mount(self.namespace, name, node, given, program, own)
 
     def printed(self, name: str) -> Any:
         """What the pod prints, once it has ended well."""
@@ -214,3 +238,29 @@ def test_pods_read_on_while_their_agent_is_killed_and_while_its_pod_is_deleted(
         bench.kubectl("delete", name, where, "--timeout=30s")
     with pytest.raises(TestClusterError):
         bench.kubectl("get", "pod/reader0", f"--namespace={bench.namespace}")
+
+
+def test_what_a_pod_has_built_runs_in_a_pod_of_another_node_that_has_it_from_the_first(
+    bench: Bench,
+) -> None:
+    note = f"environments/{bench.ticket.environment}"
+    revision = replace(bench.ticket, models=())
+    about = {"organization": "acme"}
+    build = replace(revision, environment="", use=Use.BUILD, note=note, about=about)
+    own, signed = ("/hotplate/env", "/scratch"), bench.agents.signed
+    harmed = BUILD.replace('"harm" in sys.argv', "True")
+    bench.mount("harmful", "node1", harmed, signed(build), own)
+    assert "the link 'etc' leads to '/etc', which is outside" in bench.printed("harmful")
+    bench.mount("build", "node1", BUILD, signed(build), own)
+    digest = bench.printed("build")
+    assert bench.agents.note(note) == {**about, "manifest": digest}
+
+    for node in ("node1", "node2"):
+        before = bench.agents.moved_bytes(node)
+        bench.mount(f"use-{node}", node, USE, signed(replace(revision, environment=digest)))
+        place = "/hotplate/env/lib/python3.11/site-packages/built.py"
+        assert bench.printed(f"use-{node}") == [place, "/hotplate/env"]
+        origin, peers = bench.agents.moved_bytes(node)
+        bento = len("service: hello")
+        assert origin - before[0] <= bento
+        assert (peers > before[1]) == (node == "node2")
