@@ -23,6 +23,7 @@ from tests.cluster.layout import (
     MOST_NODES,
     SERVICE_NETWORK,
     Layout,
+    node_address,
 )
 
 PARTS = {
@@ -35,6 +36,14 @@ PARTS = {
 """What `tests.cluster kill` calls each, and its program."""
 _READY_WITHIN_S = 60.0
 _COREFILE = """\
+models.test:{port} {{
+    bind {address}
+    errors
+    template IN A {{
+        answer "{{{{ .Name }}}} 5 IN A {gateway}"
+    }}
+    template IN AAAA
+}}
 .:{port} {{
     bind {address}
     errors
@@ -149,7 +158,10 @@ class ControlPlane:
         write(
             corefile,
             _COREFILE.format(
-                port=DNS_PORT, address=HOST_ADDRESS, kubeconfig=self.layout.kubeconfig
+                port=DNS_PORT,
+                address=HOST_ADDRESS,
+                gateway=node_address(1),
+                kubeconfig=self.layout.kubeconfig,
             ),
         )
         return [f"-conf={corefile}"], [corefile]

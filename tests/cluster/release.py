@@ -14,7 +14,12 @@ from tests.cluster.helm import CHART, RELEASE, VALUES, Helm
 from tests.cluster.images import ours
 from tests.cluster.kubectl import Kubectl
 from tests.cluster.layout import Layout, node_address
-from tests.cluster.stand_ins import DATABASE_URL, STORE_VARIABLES, StandIns
+from tests.cluster.stand_ins import (
+    DATABASE_URL,
+    PACKAGES_VARIABLES,
+    STORE_VARIABLES,
+    StandIns,
+)
 
 API_PORT = 30070
 GATEWAY_PORT = 30080
@@ -27,7 +32,7 @@ PARTS = (
 """What runs of it, with its namespace; a gateway is ready after the control plane."""
 _READY_WITHIN = "--timeout=240s"
 _SECRETS: Mapping[str, Mapping[str, str]] = {
-    "store": STORE_VARIABLES,
+    "store": {**STORE_VARIABLES, **PACKAGES_VARIABLES},
     "database": {"url": DATABASE_URL},
 }
 """Those that `values.yaml` names."""

@@ -1,6 +1,7 @@
-"""What an installation takes for granted and a test cluster does not have: S3, and PostgreSQL.
+"""What an installation takes for granted and a test cluster does not have: S3, PostgreSQL, and an
+index of Python packages.
 
-Both run on the host, bound to its address on the bridge, where pods reach them and nobody else.
+They run on the host, bound to its address on the bridge, where pods reach them and nobody else.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from tests.cluster.layout import HOST_ADDRESS, NODE_NETWORK, POD_NETWORK, REPOSI
 
 BUCKET = "hotplate"
 STORE_URL = f"s3://{BUCKET}/blobs"
-_STORE, _DATABASE = "store", "database"
-_STORE_PORT, _DATABASE_PORT = 19000, 15432
+_STORE, _DATABASE, _PACKAGES = "store", "database", "packages"
+_STORE_PORT, _DATABASE_PORT, _PACKAGES_PORT = 19000, 15432, 19001
 _STORE_ADDRESS = f"http://{HOST_ADDRESS}:{_STORE_PORT}"
 STORE_VARIABLES = {
     "AWS_ENDPOINT_URL": _STORE_ADDRESS,
@@ -34,6 +35,9 @@ STORE_VARIABLES = {
     "AWS_DEFAULT_REGION": "us-east-1",
 }
 DATABASE_URL = f"postgresql://hotplate@{HOST_ADDRESS}:{_DATABASE_PORT}/hotplate"
+_PACKAGES_ADDRESS = f"http://{HOST_ADDRESS}:{_PACKAGES_PORT}"
+PACKAGES_VARIABLES = {"UV_DEFAULT_INDEX": f"{_PACKAGES_ADDRESS}/simple"}
+"""For the control plane, which hands them on to builds."""
 _USER = "postgres"
 _READY_WITHIN_S = 30.0
 _ASK_EVERY_S = 0.05
@@ -52,6 +56,10 @@ class StandIns:
         if self.daemons.ensure(_STORE, store):
             self._await(_STORE, _bucket_made)
             yield "store started"
+        python, here = str(REPOSITORY / ".venv/bin/python"), (HOST_ADDRESS, str(_PACKAGES_PORT))
+        if self.daemons.ensure(_PACKAGES, [python, "-m", "tests.cluster.package_index", *here]):
+            self._await(_PACKAGES, _answers)
+            yield "package index started"
         programs = _programs()
         data = _data()
         if not data.exists():
@@ -76,7 +84,8 @@ class StandIns:
 
     def remove(self) -> None:
         """Ends them, and removes what the database kept."""
-        self.daemons.end(_STORE, signal.SIGKILL)
+        for name in (_STORE, _PACKAGES):
+            self.daemons.end(name, signal.SIGKILL)
         self.daemons.end(_DATABASE, signal.SIGQUIT)  # killed, it would leave its shared memory
         with contextlib.suppress(KeyError):
             shutil.rmtree(_data(), ignore_errors=True)
@@ -93,6 +102,16 @@ def _bucket_made() -> bool:
     request = urllib.request.Request(f"{_STORE_ADDRESS}/{BUCKET}", method="PUT")
     try:
         urllib.request.urlopen(request, timeout=5).close()
+    except urllib.error.URLError:
+        return False
+    return True
+
+
+def _answers() -> bool:
+    try:
+        urllib.request.urlopen(f"{_PACKAGES_ADDRESS}/", timeout=5).close()
+    except urllib.error.HTTPError:
+        return True  # of a path that it does not have
     except urllib.error.URLError:
         return False
     return True
