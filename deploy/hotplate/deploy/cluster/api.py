@@ -56,10 +56,10 @@ class ClusterApi:
         settings = client.Configuration()
         settings.connection_pool_maxsize = CONNECTIONS
         try:
-            if kubeconfig is None:
-                await config.load_config(client_configuration=settings)
-            else:
+            if kubeconfig is not None:
                 await config.load_kube_config(kubeconfig, client_configuration=settings)
+            elif not _as_a_pod(config, settings):
+                await config.load_kube_config(client_configuration=settings)
         except (config.ConfigException, OSError, ValueError) as error:
             raise ClusterUnreachable(f"There is no cluster to connect to: {error}") from error
         return cls(client.ApiClient(settings))
@@ -219,6 +219,15 @@ class ClusterApi:
         except (aiohttp.ClientError, TimeoutError, asyncio.IncompleteReadError) as error:
             said = str(error) or type(error).__name__
             raise ClusterUnreachable(f"The API server does not answer {what}: {said}") from error
+
+
+def _as_a_pod(config: Any, settings: Any) -> bool:
+    """Whether this is a pod of a cluster, whose account the settings have then."""
+    try:
+        config.load_incluster_config(client_configuration=settings)
+    except config.ConfigException:
+        return False
+    return True
 
 
 class _Gone(ClusterRefused):
