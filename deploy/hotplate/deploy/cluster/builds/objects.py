@@ -125,7 +125,7 @@ def _container(build: JobBuild, settings: BuildSettings) -> dict[str, Any]:
     return {
         "name": CONTAINER,
         "image": build.image,
-        "imagePullPolicy": "IfNotPresent",
+        "imagePullPolicy": settings.pull_policy,
         "command": list(build.command),
         "env": env,
         "workingDir": SCRATCH_FOLDER,

@@ -71,6 +71,7 @@ class BuildSettings:
     timeout_s: float = 1800.0
     node_selector: Mapping[str, str] = field(default_factory=dict)
     tolerations: Sequence[Mapping[str, Any]] = ()
+    pull_policy: str = "IfNotPresent"
     pull_secrets: Sequence[str] = ()
     """Names of Secrets of the builds' namespace with which images are pulled."""
     kills: int = 5

@@ -11,109 +11,39 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Sequence, Set
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
 
 from hotplate.cache.errors import CacheError
 from hotplate.cache.store.blobs import BlobStore
-from hotplate.cache.volumes.ticket import Ticket, Use, signed
-from hotplate.deploy.cluster.builds.spec import (
-    ACCOUNT,
-    BuildEnd,
-    BuildJobs,
-    BuildOutcome,
-    JobBuild,
-    namespace_of,
-)
+from hotplate.deploy.cluster.builds.spec import BuildEnd, BuildJobs, BuildOutcome, JobBuild
 from hotplate.deploy.errors import BeingPrepared
 from hotplate.deploy.workload import Workload
 from hotplate.machine.background import BackgroundTasks
 from hotplate.serving.replica.bento import Bento
-from hotplate.serving.replica.environments import bytecode
 from hotplate.serving.replica.environments.folder import SHARED, organization_folder
 from hotplate.serving.replica.environments.spec import EnvironmentSpec, read_spec
 from hotplate.serving.replica.errors import EnvironmentFailed
 from hotplate.serving.replica.pods.environments import Environments, PodEnvironment
-from hotplate.serving.replica.pods.instructions import CONTAINER_ENV, command, instructions
+from hotplate.serving.replica.pods.known_environment import Asker, KnownEnvironment
 from hotplate.serving.replica.pods.notes import (
     EnvironmentNotes,
     NotedEnvironment,
-    about,
     digest_of,
     name_of,
 )
-from hotplate.serving.replica.pods.runtimes import RuntimeImage, runtimes_of
+from hotplate.serving.replica.pods.orders import BuildOrders
+from hotplate.serving.replica.pods.runtimes import runtimes_of
+from hotplate.serving.replica.pods.settings import EnvironmentSettings
 from hotplate.serving.replica.secret_values import SecretSet
 from hotplate.serving.replica.variables import build_variables
 
 LOOKED_FOR = "its Python environment is looked for"
 BUILDING = "its Python environment is being built"
-PAUSES_S = (5.0, 15.0, 60.0, 300.0)
-"""After a failure that another try may help; the last one again and again."""
-KNOWN_S = 600.0
-"""An environment that nobody has asked for so long is looked for anew: its files may have gone."""
 SPECS_KEPT = 1000
 
 log = logging.getLogger("hotplate.environments")
-
-
-@dataclass(frozen=True)
-class EnvironmentSettings:
-    """How environments are built on a cluster."""
-
-    release: str
-    """The namespace of the installation."""
-    runtimes: Sequence[RuntimeImage]
-    """One of each Python; the first one of a Python is what is built in, and what was built in
-    another one of them goes on."""
-    inherited: Mapping[str, str] = field(default_factory=dict)
-    """Variables of all builds: package indexes and proxies, as `for_pod_build` gives them."""
-    memory_bytes: int = 4 << 30
-    """What a build may use; the pod's limit."""
-    shared: bool = False
-    """Whether organizations trust each other, and share environments."""
-    pauses_s: Sequence[float] = PAUSES_S
-
-
-class Asker(NamedTuple):
-    """A revision that needs an environment."""
-
-    organization: str
-    deployment: str
-    revision: int
-
-
-@dataclass
-class KnownEnvironment:
-    """What is known of one environment now."""
-
-    digest: str
-    owner: str
-    bentos: set[str] = field(default_factory=set)
-    """Those that use it, as far as they have asked."""
-    noted: set[str] = field(default_factory=set)
-    """Those of them that its note names."""
-    askers: set[Asker] = field(default_factory=set)
-    """Those that have waited for its last build."""
-    ready: PodEnvironment | None = None
-    failure: EnvironmentFailed | None = None
-    task: asyncio.Task[None] | None = None
-    """What looks for it, or has it built."""
-    reason: str = ""
-    log: str = ""
-    """The file with the output of its last build."""
-    failures: int = 0
-    again_at: float = 0.0
-    asked_at: float = 0.0
-    """By the loop's clock, as `again_at`."""
-    changed_at: datetime = field(default_factory=lambda: datetime.now(UTC))
-
-    def is_idle(self, now: float) -> bool:
-        """Whether nobody has asked for it for so long that its files may have gone."""
-        return self.task is None and now - self.asked_at > KNOWN_S
 
 
 class JobEnvironments(Environments):
@@ -122,11 +52,10 @@ class JobEnvironments(Environments):
     def __init__(
         self, blobs: BlobStore, jobs: BuildJobs, ticket_key: bytes, settings: EnvironmentSettings
     ) -> None:
-        self._notes, self._jobs, self._key = EnvironmentNotes(blobs), jobs, ticket_key
-        self._settings = settings
+        self._notes, self._jobs, self._settings = EnvironmentNotes(blobs), jobs, settings
+        self._orders = BuildOrders(ticket_key, settings)
         self._known: dict[str, KnownEnvironment] = {}
         self._specs: dict[tuple[str, str, str], EnvironmentSpec] = {}
-        self._compiler = Path(bytecode.__file__).read_text(encoding="utf-8")
         self._subscribers: list[Callable[[], None]] = []
         self._tasks = BackgroundTasks()
 
@@ -144,11 +73,11 @@ class JobEnvironments(Environments):
         key = workload.key
         asker = Asker(key.organization, key.deployment, key.revision)
         if known.task is None:
-            if (failure := self._failure(known, asker)) is not None:
+            if (failure := known.failure_of(asker, _now())) is not None:
                 raise failure
             known.askers.clear()
-            job = self._job(workload, bento, spec, runtimes[0], known)
-            making = self._make(known, digests, job)
+            given = (workload, bento, spec, runtimes[0], owner, known.digest)
+            making = self._make(known, digests, self._orders.order(*given))
             known.reason, known.log, known.failure = LOOKED_FOR, "", None
             known.task = self._tasks.start(making, name=f"environment {known.digest}")
         known.askers.add(asker)
@@ -208,55 +137,6 @@ class JobEnvironments(Environments):
             known = self._known[digest] = KnownEnvironment(digest, owner)
         known.asked_at = _now()
         return known
-
-    def _failure(self, known: KnownEnvironment, asker: Asker) -> EnvironmentFailed | None:
-        """Why it is not tried now."""
-        failure = known.failure
-        if failure is None or (not failure.retry and asker not in known.askers):
-            return None
-        if failure.retry and _now() >= known.again_at:
-            return None
-        retry, no_room = failure.retry, failure.no_room
-        return EnvironmentFailed(str(failure), retry=retry, no_room=no_room, log=failure.log)
-
-    def _job(
-        self,
-        workload: Workload,
-        bento: Bento,
-        spec: EnvironmentSpec,
-        runtime: RuntimeImage,
-        known: KnownEnvironment,
-    ) -> JobBuild:
-        settings, manifest = self._settings, workload.bento_manifest
-        told = instructions(
-            spec,
-            bento.files or (),
-            runtime,
-            settings.inherited,
-            self._compiler,
-            settings.memory_bytes,
-        )
-        ticket = Ticket(
-            namespace=namespace_of(settings.release),
-            service_account=ACCOUNT,
-            organization=workload.key.organization,
-            deployment="",
-            revision=0,
-            service="",
-            use=Use.BUILD,
-            bento=manifest,
-            note=name_of(known.digest),
-            about=about(known.owner, known.digest, runtime.image, manifest),
-        )
-        return JobBuild(
-            digest=known.digest,
-            organization=workload.key.organization,
-            image=runtime.image,
-            command=command(runtime),
-            ticket=signed(ticket, self._key),
-            instructions=asdict(told),
-            container_env=CONTAINER_ENV,
-        )
 
     async def _make(self, known: KnownEnvironment, digests: Sequence[str], job: JobBuild) -> None:
         """Look for the environment under these digests, and have it built where there is none;
@@ -324,7 +204,13 @@ class JobEnvironments(Environments):
         pause_s = pauses_s[min(known.failures, len(pauses_s) - 1)]
         known.failures += 1
         known.again_at = _now() + pause_s
-        asyncio.get_running_loop().call_at(known.again_at, self._tell, known)
+
+        def try_again() -> None:
+            if known.failure is error:
+                known.again_at = 0.0
+                self._tell(known)
+
+        asyncio.get_running_loop().call_later(pause_s, try_again)
 
     def _note_use(self, known: KnownEnvironment, digest: str) -> None:
         """One more bento uses it."""

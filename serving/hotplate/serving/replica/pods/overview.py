@@ -19,7 +19,8 @@ from hotplate.serving.replica.environments.overview import (
     log_tail,
 )
 from hotplate.serving.replica.inside.building.step import MOST_LOG_BYTES
-from hotplate.serving.replica.pods.job_environments import JobEnvironments, KnownEnvironment
+from hotplate.serving.replica.pods.job_environments import JobEnvironments
+from hotplate.serving.replica.pods.known_environment import KnownEnvironment
 from hotplate.serving.replica.pods.notes import EnvironmentNotes, noted
 
 
