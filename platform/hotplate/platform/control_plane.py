@@ -84,7 +84,7 @@ log = logging.getLogger("hotplate.control-plane")
 
 
 @dataclass(frozen=True)
-class Start:
+class Equipment:
     """All that a control plane is started with."""
 
     settings: PlatformSettings
@@ -110,25 +110,25 @@ class Start:
         return self.cluster is not None
 
 
-def run(start: Start) -> None:
+def run(given: Equipment) -> None:
     """Run until SIGTERM; replicas go on running. Raises `CannotStart`."""
     log_to_stderr()
     heap.keep_little()
-    settings = start.settings
+    settings = given.settings
     try:
-        asyncio.run(serve(start))
+        asyncio.run(serve(given))
     except (OSError, ClusterUnreachable) as error:
         raise CannotStart(f"control plane on {settings.host}:{settings.port}: {error}") from error
 
 
-async def serve(start: Start) -> None:
+async def serve(given: Equipment) -> None:
     """Serve the API and keep the deployments as the store wants them."""
-    settings, data = start.settings, start.data
+    settings, data = given.settings, given.data
     database = Database(settings.database_url or data.database_url)
-    keys = _keys(start, database)
-    allocate = count_up if start.share_address else _allocator(settings)
-    store = Store(database, allocate, keys, share_address=start.share_address)
-    shown = _shown(start)
+    keys = _keys(given, database)
+    allocate = count_up if given.share_address else _allocator(settings)
+    store = Store(database, allocate, keys, share_address=given.share_address)
+    shown = _shown(given)
     mine = this_process(f"http://{reachable(settings.host)}:{settings.port}", data.root)
     candidate = Candidate(store.leadership, mine, begin_anew)
     stopped = asyncio.Event()
@@ -152,17 +152,17 @@ async def serve(start: Start) -> None:
         await asyncio.to_thread(blobs.holds.end_removals)
     store.tokens.adopt()
     store.organizations.finish_deletions()
-    keep_token(store, ADMIN, start.token("admin-token"), API)
-    if start.cluster is None:  # on a cluster nobody could read what was made here
+    keep_token(store, ADMIN, given.token("admin-token"), API)
+    if given.cluster is None:  # on a cluster nobody could read what was made here
         keep_token(store, CALLERS, data.secret("endpoint-token"), ENDPOINT)
         keep_token(store, METRICS_TOKEN, data.secret("metrics-token"), METRICS)
-    cluster_token = start.token("cluster-token")
-    events: KeptEvents = data.events if start.cluster is None else StoredEvents(store)
-    replica_keys = ReplicaKeys(cluster_token, _own_url(start))
-    backend = await _backend(start, store, blobs, shown.hubs, replica_keys)
+    cluster_token = given.token("cluster-token")
+    events: KeptEvents = data.events if given.cluster is None else StoredEvents(store)
+    replica_keys = ReplicaKeys(cluster_token, _own_url(given))
+    backend = await _backend(given, store, blobs, shown.hubs, replica_keys)
     standbys = backend.engine.standbys
     desk = StandbyRoutes(
-        store.learnt, store.organizations, standbys, start.standby, backend.memory_bytes
+        store.learnt, store.organizations, standbys, given.standby, backend.memory_bytes
     )
     await desk.recall()
     registry = CollectorRegistry()
@@ -175,7 +175,7 @@ async def serve(start: Start) -> None:
     controller = Controller(
         store,
         backend.engine,
-        _rules(start, backend, shown, replica_keys),
+        _rules(given, backend, shown, replica_keys),
         backend.addresses,
         ControllerMetrics(registry),
         prometheus,
@@ -268,27 +268,27 @@ async def serve(start: Start) -> None:
         store.close()
 
 
-def _keys(start: Start, database: Database) -> KeyFile | SealedKeys:
+def _keys(given: Equipment, database: Database) -> KeyFile | SealedKeys:
     """Where the keys of secrets are kept: on a cluster no disk is ours for good."""
-    given = start.settings.secret_keys_at
-    if start.cluster is not None and given is None:
-        return SealedKeys(LearntValues(database), start.token("cluster-token"))
-    return KeyFile(given or start.data.root / SECRET_KEYS)
+    file = given.settings.secret_keys_at
+    if given.cluster is not None and file is None:
+        return SealedKeys(LearntValues(database), given.token("cluster-token"))
+    return KeyFile(file or given.data.root / SECRET_KEYS)
 
 
 async def _backend(
-    start: Start, store: Store, blobs: BlobStore, hubs: Hubs, replica_keys: ReplicaKeys
+    given: Equipment, store: Store, blobs: BlobStore, hubs: Hubs, replica_keys: ReplicaKeys
 ) -> Backend:
     secrets = StoredSecrets(store.secrets)
-    if start.cluster is None:
+    if given.cluster is None:
         return await local_node(
-            start.settings,
-            start.standby,
-            start.data,
-            start.agent_url,
+            given.settings,
+            given.standby,
+            given.data,
+            given.agent_url,
             blobs,
             hubs,
-            start.environ,
+            given.environ,
             secrets,
             replica_keys.variables,
             store.organizations.all(),
@@ -297,21 +297,21 @@ async def _backend(
     from hotplate.platform.cluster.assembly import cluster_backend
 
     return await cluster_backend(
-        start.cluster,
-        start.settings,
-        start.data,
+        given.cluster,
+        given.settings,
+        given.data,
         store,
         blobs,
         hubs,
-        start.environ,
+        given.environ,
         secrets,
         replica_keys.variables,
-        start.token("cluster-token"),
+        given.token("cluster-token"),
     )
 
 
-def _shown(start: Start) -> ApiSettings:
-    settings, cluster = start.settings, start.cluster
+def _shown(given: Equipment) -> ApiSettings:
+    settings, cluster = given.settings, given.cluster
     return ApiSettings(
         advertise_host=_advertised(settings),
         deployments_url="" if cluster is None else cluster.url,
@@ -319,8 +319,8 @@ def _shown(start: Start) -> ApiSettings:
         own=OwnHosts(settings.host, settings.own_hosts),
         public_url=settings.public_url,
         trusted_proxies=settings.trusted_proxies,
-        cluster_token=start.token("cluster-token"),
-        hubs=Hubs(settings.model_endpoints, own_hub(start.environ)),
+        cluster_token=given.token("cluster-token"),
+        hubs=Hubs(settings.model_endpoints, own_hub(given.environ)),
     )
 
 
@@ -384,17 +384,17 @@ def keep_token(store: Store, name: str, secret: str, scope: str) -> None:
 
 
 def _rules(
-    start: Start, backend: Backend, shown: ApiSettings, replica_keys: ReplicaKeys
+    given: Equipment, backend: Backend, shown: ApiSettings, replica_keys: ReplicaKeys
 ) -> WorkloadRules:
     """The cluster's token is the installation's: what is derived from it need not be kept."""
-    settings, key = start.settings, start.token("cluster-token").encode()
+    settings, key = given.settings, given.token("cluster-token").encode()
     return WorkloadRules(
         revisions_kept=settings.revisions_kept,
         refuse_commands=settings.image_commands is ImageCommands.REFUSE,
         dev_idle_s=settings.dev_idle_s,
         resources=resources_of,
         policy=policy_from,
-        instance_types=start.types or backend.sizes,
+        instance_types=given.types or backend.sizes,
         namespace=shown.cluster,
         url=lambda deployment: public_url(deployment, shown),
         ceiling=backend.ceiling,
@@ -407,9 +407,9 @@ def _rules(
     )
 
 
-def _own_url(start: Start) -> str:
+def _own_url(given: Equipment) -> str:
     """Where replicas reach the API."""
-    settings, cluster = start.settings, start.cluster
+    settings, cluster = given.settings, given.cluster
     if cluster is None:
         return f"{origin_of('http', reachable(settings.host))}:{settings.port}"
     return f"http://hotplate-control-plane.{cluster.release}.svc:{settings.port}"

@@ -84,7 +84,7 @@ async def test_every_route_of_ours_is_described(cloud: Cloud) -> None:
         for route in app.router.routes()
         if route.method != "HEAD"
         and route.resource is not None
-        and route.resource.canonical.startswith(("/api/v1/hotplate/", "/healthz"))
+        and route.resource.canonical.startswith(("/api/v1/hotplate/", "/healthz", "/readyz"))
     }
     assert ours - OPERATIONS.keys() == set()
 

@@ -12,7 +12,7 @@ from hotplate.platform.api.openapi.operations import OPERATIONS, Operation
 from hotplate.platform.api.openapi.schemas import TEXT, Schema, members
 
 PATH = "/openapi.json"
-OPEN = (PATH, "/healthz")
+OPEN = (PATH, "/healthz", "/readyz")
 """Paths that need no token."""
 ERROR = members(error=members(code=TEXT, message=TEXT))
 _PARAMETER = re.compile(r"\{(\w+)\}")

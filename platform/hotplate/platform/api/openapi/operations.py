@@ -163,6 +163,7 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
         "Whether the platform serves, and whether this control plane is the one that acts.",
         members(status=TEXT, leader=FLAG, epoch=NUMBER),
     ),
+    ("GET", "/readyz"): Operation("Whether the API can be asked.", members(status=TEXT)),
     ("GET", "/openapi.json"): Operation("This document.", members(openapi=TEXT, paths=ANYTHING)),
     ("GET", f"{ROOT}/deployments"): Operation("All deployments, newest first.", many(SUMMARY)),
     ("GET", _ONE): Operation("A deployment, and what was decided on it lately.", DEPLOYMENT),

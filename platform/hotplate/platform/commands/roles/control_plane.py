@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> None:
     if not file.is_file() and arguments.settings:
         raise BadSetting(f"--settings {file} is no file")
     control_plane.run(
-        control_plane.Start(
+        control_plane.Equipment(
             settings=flags.platform_settings(file, arguments),
             standby=flags.standby_settings(file),
             types=load_instance_types(file),
