@@ -12,14 +12,11 @@ from pathlib import Path
 
 from tests.cluster import suite
 from tests.cluster.errors import TestClusterError
-from tests.cluster.helm import Helm
 from tests.cluster.images import ours
 from tests.cluster.installation import Installation
-from tests.cluster.kubectl import Kubectl
 from tests.cluster.layout import Layout
 from tests.cluster.machine import lacks
 from tests.cluster.release import Release
-from tests.cluster.stand_ins import StandIns
 
 _FAULTS = ("kill", "start", "stop", "cont", "cut", "mend")
 
@@ -42,7 +39,7 @@ def main() -> int:
                 print(step, file=sys.stderr, flush=True)
             print(f"export KUBECONFIG={cluster.layout.kubeconfig}")
         elif arguments.command == "install":
-            release = release_of(cluster)
+            release = Release.on(cluster)
             for step in release.install(Path(arguments.values) if arguments.values else None):
                 print(step, file=sys.stderr, flush=True)
             print(release.login())
@@ -54,13 +51,6 @@ def main() -> int:
         print(error, file=sys.stderr)
         return 1
     return 0
-
-
-def release_of(cluster: Installation) -> Release:
-    """The chart's on this cluster."""
-    layout = cluster.layout
-    helm = Helm(layout, layout.kubeconfig)
-    return Release(layout, helm, Kubectl(layout), StandIns(cluster.daemons))
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.cluster.client import Client
 from tests.cluster.helm import Helm
 from tests.cluster.installation import Installation
 from tests.cluster.kubectl import Kubectl
-from tests.cluster.layout import Layout
+from tests.cluster.layout import REPOSITORY, Layout
+from tests.cluster.release import Release
 
 
 @pytest.fixture(scope="session")
@@ -34,6 +36,11 @@ def cluster(kubeconfig: Path) -> Installation:
     return Installation(layout)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What needs the whole release comes last: nodes have one agent each, which others bring."""
+    items.sort(key=lambda item: "installed" in getattr(item, "fixturenames", ()))
+
+
 @pytest.fixture
 def kubectl(kubeconfig: Path) -> Kubectl:
     return Kubectl(Layout(), kubeconfig)
@@ -51,3 +58,31 @@ def namespace(kubectl: Kubectl) -> Iterator[str]:
     kubectl("create", "namespace", name)
     yield name
     kubectl("delete", "namespace", name, "--grace-period=0", "--wait=false")
+
+
+@pytest.fixture(scope="session")
+def installed(cluster: Installation) -> Iterator[Release]:
+    """The release of this tree's chart, ready; one that was there before stays."""
+    one = Release.on(cluster)
+    was_there = one.is_there()
+    list(one.install())
+    yield one
+    if not was_there:
+        one.uninstall()
+
+
+@pytest.fixture(scope="session")
+def client(installed: Release, tmp_path_factory: pytest.TempPathFactory) -> Client:
+    """The stock client, logged in."""
+    one = Client(tmp_path_factory.mktemp("laptop"))
+    one.types(installed.login())
+    return one
+
+
+@pytest.fixture(scope="session")
+def hello(client: Client) -> Iterator[str]:
+    """The host name of a deployment of `examples/hello` with two replicas."""
+    folder = REPOSITORY / "examples/hello"
+    flags = ["--scaling-min", "2", "--scaling-max", "2"]
+    with client.deployed(folder, "hello-to-all", *flags) as host:
+        yield host

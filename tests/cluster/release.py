@@ -12,6 +12,7 @@ from typing import Any
 from tests.cluster.errors import TestClusterError
 from tests.cluster.helm import CHART, RELEASE, VALUES, Helm
 from tests.cluster.images import ours
+from tests.cluster.installation import Installation
 from tests.cluster.kubectl import Kubectl
 from tests.cluster.layout import Layout, node_address
 from tests.cluster.stand_ins import (
@@ -46,6 +47,17 @@ class Release:
     helm: Helm
     kubectl: Kubectl
     stand_ins: StandIns
+
+    @classmethod
+    def on(cls, cluster: Installation) -> Release:
+        """That of our own cluster, whether it is there or not."""
+        layout = cluster.layout
+        helm = Helm(layout, layout.kubeconfig)
+        return cls(layout, helm, Kubectl(layout), StandIns(cluster.daemons))
+
+    def is_there(self) -> bool:
+        """Whether Helm knows it, in whatever state."""
+        return bool(self._listed())
 
     def install(self, values: Path | None = None) -> Iterator[str]:
         """Installs it, or changes what has changed, and waits until it is ready; tells each step.
@@ -82,13 +94,16 @@ class Release:
 
     def _would_change(self, flags: list[str]) -> bool:
         """Whether there is none of this chart and these values, or it did not become ready."""
-        listed = json.loads(self.helm("list", f"--namespace={RELEASE}", "--all", "--output=json"))
-        if [each["status"] for each in listed if each["name"] == RELEASE] != ["deployed"]:
+        if [each["status"] for each in self._listed()] != ["deployed"]:
             return True
         asking = ["upgrade", RELEASE, str(CHART), *flags, "--dry-run=server", "--output=json"]
         wanted = json.loads(self.helm(*asking))["manifest"]
         there = self.helm("get", "manifest", RELEASE, f"--namespace={RELEASE}")
         return bool(wanted.strip() != there.strip())
+
+    def _listed(self) -> list[dict[str, Any]]:
+        listed = self.helm("list", f"--namespace={RELEASE}", "--all", "--output=json")
+        return [each for each in json.loads(listed) if each["name"] == RELEASE]
 
     def _upgrade(self, flags: list[str]) -> None:
         # A `helm` that was killed has left its word that it works on it, which keeps others out.
