@@ -16,6 +16,8 @@ KEY = "acme/hello@1/Hello"
 PLACED = {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:02Z"}
 READY = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:12Z"}
 UNREADY = {**READY, "status": "False"}
+NOT_YET = {**UNREADY, "lastTransitionTime": "2026-01-01T00:00:02Z"}
+"""As the kubelet says it of a pod that it has just heard of."""
 RUNNING = {"running": {"startedAt": "2026-01-01T00:00:05Z"}}
 CRASHED = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s"}}
 
@@ -51,7 +53,7 @@ def ended(**said: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("seen", "state", "reason"),
     [
-        (pod(), S.PENDING, "waits for the scheduler"),
+        (pod(), S.STARTING, "waits for the scheduler"),
         (
             pod({**PLACED, "status": "False", "message": "0/2 nodes: Insufficient cpu."}),
             S.PENDING,
@@ -66,6 +68,7 @@ def ended(**said: Any) -> dict[str, Any]:
         (pod(PLACED, state=RUNNING), S.STARTING, "is not ready yet"),
         (pod(PLACED, READY, state=RUNNING, ready=True, started=True), S.READY, ""),
         (pod(PLACED, UNREADY, state=RUNNING, started=True), S.UNREADY, "readiness check fails"),
+        (pod(PLACED, NOT_YET, state=RUNNING, started=True), S.STARTING, "is not ready yet"),
         (
             pod(PLACED, state=CRASHED, restartCount=2, lastState=ended(exitCode=3)),
             S.BACKOFF,

@@ -66,13 +66,23 @@ def times_of(pod: Manifest, container: Mapping[str, Any]) -> PodTimes:
     if container.get("restartCount"):
         created_at = placed_at = begun_at
     if not container.get("ready"):
-        has_been = container.get("started")
-        return PodTimes(created_at, placed_at, begun_at, begun_at if has_been else None)
+        was_ready = has_been_ready(status, container)
+        return PodTimes(created_at, placed_at, begun_at, begun_at if was_ready else None)
     ready = _condition(status, "Ready")
     if ready.get("status") != "True":
         return PodTimes(created_at, placed_at, begun_at)
     ready_at = max(placed_at, seconds(ready["lastTransitionTime"]) - ahead_s)
     return PodTimes(created_at, placed_at, min(begun_at, ready_at), ready_at)
+
+
+def has_been_ready(status: Mapping[str, Any], container: Mapping[str, Any]) -> bool:
+    """Whether a container that is not ready now was so since it has started: then it lost that
+    later. One whose startup probe has passed is ready a moment later."""
+    running = (container.get("state") or {}).get("running")
+    ready = _condition(status, "Ready")
+    if running is None or not container.get("started") or not ready.get("lastTransitionTime"):
+        return False
+    return seconds(ready["lastTransitionTime"]) > seconds(running["startedAt"])
 
 
 def seconds(at: str) -> float:

@@ -9,7 +9,7 @@ from typing import Any
 from hotplate.deploy.cluster import names
 from hotplate.deploy.cluster.objects import GPU, PORT, Manifest
 from hotplate.deploy.cluster.pod_spec import PodReport
-from hotplate.deploy.cluster.pod_times import seconds, times_of
+from hotplate.deploy.cluster.pod_times import has_been_ready, seconds, times_of
 from hotplate.deploy.cluster.quantities import cpus, size_bytes
 from hotplate.deploy.engine import Node, Replica, ReplicaState
 from hotplate.deploy.workload import Resources, WorkloadKey
@@ -133,7 +133,7 @@ def _state(
     if scheduled.get("status") == "False":
         return ReplicaState.PENDING, f"No node takes it: {scheduled.get('message', '')}"
     if not scheduled:
-        return ReplicaState.PENDING, "It waits for the scheduler."
+        return ReplicaState.STARTING, "It waits for the scheduler."
     current = container.get("state") or {}
     if waiting := current.get("waiting"):
         return _waiting(waiting, container, events, pod)
@@ -141,7 +141,7 @@ def _state(
         return ReplicaState.BACKOFF, _how_it_ended(current["terminated"], pod)
     if container.get("ready") and condition(status, "Ready").get("status") == "True":
         return ReplicaState.READY, ""
-    if container.get("started"):
+    if has_been_ready(status, container):
         return ReplicaState.UNREADY, "Its readiness check fails."
     if "running" in current:
         return ReplicaState.STARTING, _starting(pod, container)

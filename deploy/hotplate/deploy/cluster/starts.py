@@ -66,7 +66,7 @@ class Starts:
             start = self._starts.get(replica.uid)
             if start is None or start.restarts != replica.restarts:
                 start = _Start(replica.restarts, now)
-            if replica.state is ReplicaState.PENDING:
+            if not replica.node:
                 start.seen_at = now
             if replica.state is ReplicaState.READY:
                 start.ready_at = start.ready_at or replica.ready_at
