@@ -12,6 +12,7 @@ MOST = 3
 """Moments that are tried here; `python loadtests/storm.py moments` tries them all."""
 LINES = {
     "rotate the keys": 160,
+    "rotate sealed keys": 100,
     "backup": 300,
     "restore": 300,
     "migrate up": 300,

@@ -16,18 +16,23 @@ from hotplate.platform.spec.secret_content import SecretContent, secret_content
 from hotplate.platform.store.artifacts import ArtifactDraft
 from hotplate.platform.store.database import Database
 from hotplate.platform.store.deployments import RevisionDraft
+from hotplate.platform.store.learnt import LearntValues
 from hotplate.platform.store.org_secrets import encrypt_anew
 from hotplate.platform.store.parts import Store
 from hotplate.platform.store.records import Kind, User
+from hotplate.platform.store.sealed_keys import SealedKeys
 
 VALUE = "hf_0123456789"
 
 
-@pytest.fixture
-def kept(database_url: str, tmp_path: Path) -> Iterator[Store]:
-    keys = KeyFile(tmp_path / "secret-keys")
+@pytest.fixture(params=["keys in a file", "keys in the database"])
+def kept(request: pytest.FixtureRequest, database_url: str, tmp_path: Path) -> Iterator[Store]:
+    database = Database(database_url)
+    keys: KeyFile | SealedKeys = KeyFile(tmp_path / "secret-keys")
+    if request.param == "keys in the database":
+        keys = SealedKeys(LearntValues(database), "of the cluster")
     keys.begin(0)
-    store = Store(Database(database_url), keys=keys)
+    store = Store(database, keys=keys)
     yield store
     store.close()
 

@@ -17,8 +17,8 @@ from hotplate.deploy.workload import Resources
 from hotplate.platform.controller.deployment_state import DeploymentState
 from hotplate.platform.controller.loop import Controller
 from hotplate.platform.controller.metrics import ControllerMetrics
-from hotplate.platform.controller.planning.ceiling import Ceiling
 from hotplate.platform.controller.planning.addresses import Addresses
+from hotplate.platform.controller.planning.ceiling import Ceiling
 from hotplate.platform.controller.planning.workloads import WorkloadRules
 from hotplate.platform.controller.scaling.prometheus import Prometheus
 from hotplate.platform.store.artifacts import ArtifactDraft

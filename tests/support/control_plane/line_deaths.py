@@ -14,9 +14,9 @@ from pathlib import Path
 from tests.support.control_plane.backup_deaths import RESTORE, SAVE
 from tests.support.control_plane.killed_lines import deaths
 from tests.support.control_plane.migration_deaths import DOWN, UP
-from tests.support.control_plane.rotation_deaths import ROTATE
+from tests.support.control_plane.rotation_deaths import ROTATE, ROTATE_SEALED
 
-WORKS = {work.name: work for work in (ROTATE, SAVE, RESTORE, UP, DOWN)}
+WORKS = {work.name: work for work in (ROTATE, ROTATE_SEALED, SAVE, RESTORE, UP, DOWN)}
 PROGRAM = "tests.support.control_plane.line_deaths"
 
 

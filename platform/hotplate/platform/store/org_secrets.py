@@ -54,6 +54,7 @@ class Secrets(StorePart):
         """Raises Conflict where the name is taken, Invalid where a value is missing."""
         tenant = creator.organization.id
         with self._keys.held():
+            keyring = self._keys.keyring()
 
             def add(session: Session) -> Secret:
                 if session.scalar(_by_name(tenant, [name])) is not None:
@@ -73,7 +74,7 @@ class Secrets(StorePart):
                 session.add(row)
                 session.flush()
                 session.refresh(row)
-                self._put_values(session, row, content)
+                _put_values(session, keyring, row, content)
                 record_audit(session, "secret.create", name, _told(content))
                 return _records(session, [row])[0]
 
@@ -84,7 +85,7 @@ class Secrets(StorePart):
     ) -> Secret:
         """Another content; an item without a value keeps its own, and what is None stays as it is.
         Replicas that start from now on get it. Raises NotFound, Invalid."""
-        with self._keys.held(), self._database.session() as session:
+        with self._keys.held(), self._database.together(), self._database.session() as session:
             row = _existing(session, tenant, name)
             if description is not None:
                 row.description, row.updated_at = description, utc_now()
@@ -95,7 +96,7 @@ class Secrets(StorePart):
                 raise Invalid("content.items: with another type each of them needs its value")
             row.type, row.stage, row.path = content.type, content.stage, content.path
             row.updated_at = utc_now()
-            self._put_values(session, row, content)
+            _put_values(session, self._keys.keyring(), row, content)
             record_audit(session, "secret.update", name, _told(content))
             for deployment, config in _in_use(session, tenant):
                 for together in named_together(config):
@@ -139,7 +140,7 @@ class Secrets(StorePart):
     def values(self, organization: str, names: Sequence[str]) -> list[SecretValue]:
         """The values of these secrets of the organization of that name, in clear. Raises NotFound
         where one is gone, SecretsUnreadable where one cannot be decrypted."""
-        with self._database.session() as session:
+        with self._database.together(), self._database.session() as session:
             found = session.execute(
                 select(SecretRow, SecretValueRow)
                 .join(SecretValueRow, SecretValueRow.secret_id == SecretRow.id)
@@ -184,7 +185,8 @@ class Secrets(StorePart):
 
     def add_key(self) -> None:
         """Make a key with which everything is encrypted from now on; it is kept before that."""
-        with self._keys.held(alone=True), self._database.session() as session:
+        keys = self._keys.held(alone=True)
+        with keys, self._database.together(), self._database.session() as session:
             key = SecretKey.new()
             record_audit(session, "key.rotate", key.id, organization="")
             self._keys.keep(Keyring((*self._keys.keyring().keys, key)))
@@ -193,7 +195,7 @@ class Secrets(StorePart):
         """Encrypt values that an older key has encrypted with the newest one; those with ids above
         `after`. The last one's id, or 0 when there are no more."""
         last = 0
-        with self._keys.held(), self._database.session() as session:
+        with self._keys.held(), self._database.together(), self._database.session() as session:
             keyring = self._keys.keyring()
             rows = session.execute(
                 select(SecretRow, SecretValueRow)
@@ -224,33 +226,6 @@ class Secrets(StorePart):
             if unused:
                 self._keys.keep(keyring.without(unused))
 
-    def _put_values(self, session: Session, row: SecretRow, content: SecretContent) -> None:
-        """Raises Invalid where a value is missing."""
-        before = {
-            value.key: value
-            for value in session.scalars(
-                select(SecretValueRow).where(SecretValueRow.secret_id == row.id)
-            )
-        }
-        keyring = self._keys.keyring()
-        for position, item in enumerate(content.items):
-            value = before.pop(item.key, None)
-            if item.value is None and value is None:
-                raise Invalid(f"content.items[{position}].value: the key {item.key!r} has none yet")
-            if value is None:
-                value = SecretValueRow(secret_id=row.id, key=item.key)
-                session.add(value)
-            value.position, value.sub_path = position, item.sub_path
-            if item.value is not None:
-                if not _is(keyring, row, value, item.value):
-                    value.version = new_uid()
-                value.size_bytes = item.size_bytes
-                value.key_id, value.sealed = keyring.seal(item.value, _place(row, item.key))
-        for gone in before.values():
-            session.delete(gone)
-        session.flush()
-        check_together({row.name: _contents(session, row.organization_id, [row.name])[row.name]})
-
 
 async def encrypt_anew(secrets: Secrets) -> None:
     """Encrypt with the newest key what an older one has encrypted, a little at a time, and drop the
@@ -273,6 +248,33 @@ def check_named(session: Session, tenant: int, config: Mapping[str, Any]) -> Non
                     f"'bentoml secret create {name} KEY=VALUE'"
                 )
         check_together(contents)
+
+
+def _put_values(session: Session, keyring: Keyring, row: SecretRow, content: SecretContent) -> None:
+    """Raises Invalid where a value is missing."""
+    before = {
+        value.key: value
+        for value in session.scalars(
+            select(SecretValueRow).where(SecretValueRow.secret_id == row.id)
+        )
+    }
+    for position, item in enumerate(content.items):
+        value = before.pop(item.key, None)
+        if item.value is None and value is None:
+            raise Invalid(f"content.items[{position}].value: the key {item.key!r} has none yet")
+        if value is None:
+            value = SecretValueRow(secret_id=row.id, key=item.key)
+            session.add(value)
+        value.position, value.sub_path = position, item.sub_path
+        if item.value is not None:
+            if not _is(keyring, row, value, item.value):
+                value.version = new_uid()
+            value.size_bytes = item.size_bytes
+            value.key_id, value.sealed = keyring.seal(item.value, _place(row, item.key))
+    for gone in before.values():
+        session.delete(gone)
+    session.flush()
+    check_together({row.name: _contents(session, row.organization_id, [row.name])[row.name]})
 
 
 def _is(keyring: Keyring, row: SecretRow, value: SecretValueRow, clear: str) -> bool:

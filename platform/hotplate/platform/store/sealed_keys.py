@@ -37,12 +37,7 @@ class SealedKeys:
     def begin(self, encrypted: int) -> None:
         """At a start: make them where nothing is encrypted yet; `encrypted` values are. Raises
         CannotStart."""
-        if self._values.get(KEY) is None:
-            if encrypted:
-                raise CannotStart(
-                    f"the keys of secrets with {encrypted} values are missing in the database; "
-                    "restore a backup that has them"
-                )
+        if not encrypted and self._values.get(KEY) is None:
             self.keep(Keyring.new())
         try:
             self.keyring()
@@ -54,6 +49,11 @@ class SealedKeys:
         from cryptography.fernet import InvalidToken
 
         kept = self._values.get(KEY)
+        if kept is None:
+            raise SecretsUnreadable(
+                "the keys of secrets are missing in the database, and what is encrypted with them "
+                "cannot be read; restore a backup that has them"
+            )
         if self._keyring is None or kept != self._seen:
             try:
                 self._keyring = read(self._cipher().decrypt(str(kept).encode()).decode())
