@@ -15,6 +15,7 @@ from typing import Any
 import fsspec
 
 from hotplate.cache.manifest import Manifest
+from hotplate.cache.store.blobs import BlobStore
 from hotplate.cache.volumes.ticket import TICKET, Ticket, key_of, signed
 from tests.cluster.helm import Helm
 from tests.cluster.images.ours import reference
@@ -77,6 +78,10 @@ class Agents:
         store = fsspec.filesystem("s3", client_kwargs=_client())
         store.put(f"{place}/", f"{STORE_URL}/", recursive=True)
         return manifest
+
+    def blobs(self) -> BlobStore:
+        """The release's."""
+        return BlobStore(STORE_URL, client_kwargs=_client())
 
     def note(self, name: str) -> dict[str, Any]:
         """What the release's blob store says under that name."""

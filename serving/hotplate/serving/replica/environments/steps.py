@@ -15,6 +15,11 @@ from hotplate.serving.replica.inside.building.step import Step
 
 BYTECODE = "bytecode"
 """The folder for bytecode beside what `uv` keeps of packages."""
+READABLE = """\
+[ -O "$1" ] && exec chmod -R a+rX "$1"
+exec find "$1" -mindepth 1 -maxdepth 1 ! -type l -exec chmod -R a+rX {} +
+"""
+"""Lets everybody read what is ours: in a pod, the environment's own folder is the node's."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +75,8 @@ def steps(spec: EnvironmentSpec, places: BuildPlaces, compiler: str) -> list[Ste
         Step("compile", compiled, work, shown="compile all modules"),
     ]
     if spec.post_commands:  # `uv` installs nothing that others may not read
-        found.append(Step("chmod", ("chmod", "-R", "a+rX", root), work))
+        readable = ("/bin/sh", "-c", READABLE, "sh", root)
+        found.append(Step("chmod", readable, work, shown="let everybody read it"))
     return found
 
 

@@ -52,7 +52,7 @@ class JobEnvironments(Environments):
     def __init__(
         self, blobs: BlobStore, jobs: BuildJobs, ticket_key: bytes, settings: EnvironmentSettings
     ) -> None:
-        self._notes, self._jobs, self._settings = EnvironmentNotes(blobs), jobs, settings
+        self._notes, self.jobs, self._settings = EnvironmentNotes(blobs), jobs, settings
         self._orders = BuildOrders(ticket_key, settings)
         self._known: dict[str, KnownEnvironment] = {}
         self._specs: dict[tuple[str, str, str], EnvironmentSpec] = {}
@@ -96,7 +96,7 @@ class JobEnvironments(Environments):
 
     def log(self, digest: str) -> Path:
         """The file with the output of an environment's last build; it need not be there."""
-        return self._jobs.log(digest)
+        return self.jobs.log(digest)
 
     def manifests(self) -> Set[str]:
         """Those of environments that are in use."""
@@ -172,9 +172,9 @@ class JobEnvironments(Environments):
             known.reason = f"{BUILDING}: {waits_for}" if waits_for else BUILDING
             self._tell(known)
 
-        known.log = str(self._jobs.log(known.digest))
+        known.log = str(self.jobs.log(known.digest))
         tell("")
-        outcome = await self._jobs.build(job, tell)
+        outcome = await self.jobs.build(job, tell)
         if outcome.end is not BuildEnd.DONE:
             raise EnvironmentFailed(
                 outcome.sentence, retry=outcome.retry, no_room=outcome.no_room, log=_tail(outcome)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import socket
 import subprocess
@@ -19,6 +20,14 @@ from uv import find_uv_bin
 from hotplate.serving.replica.environments import bytecode
 from hotplate.serving.replica.environments.spec import read_spec
 from hotplate.serving.replica.environments.steps import BuildPlaces, notes, steps, variables
+from hotplate.serving.replica.inside.building.program import (
+    BuildEnded,
+    BuildInstructions,
+    BuildOutput,
+    build,
+    killed_for_memory,
+)
+from hotplate.serving.replica.inside.building.step import Step
 from hotplate.serving.replica.payload import make_payload
 from hotplate.serving.replica.secret_values import SecretSet
 from tests.serving.replica.environments.test_builder import bento_with_wheel, image_of
@@ -195,3 +204,51 @@ def test_secrets_reach_its_commands_and_stand_in_its_log_as_stars(tmp_path: Path
     assert "\nt=***\n***" in ran.printed
     assert "xyz-secret" not in ran.printed.replace('test "$TOKEN"', "")
     assert "a-private-key" not in ran.printed
+
+
+def test_its_control_group_counts_those_that_were_killed_for_memory(tmp_path: Path) -> None:
+    second, first = tmp_path / "memory.events", tmp_path / "memory.oom_control"
+    assert killed_for_memory([second, first]) == 0
+    first.write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 2\n")
+    assert killed_for_memory([second, first]) == 2
+    second.write_text("low 0\nhigh 0\nmax 7\noom 1\noom_kill 1\noom_group_kill 0\n")
+    assert killed_for_memory([second, first]) == 1
+
+
+def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    told = BuildInstructions("3.11", [], {}, 0, folders=[str(tmp_path / "file" / "below")])
+    with pytest.raises(BuildEnded, match="Not a directory"):
+        build(told, BuildOutput([], io.BytesIO()))
+
+
+def test_commands_of_the_author_find_a_copy_of_the_bento_that_they_may_write(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "bento").mkdir()
+    (tmp_path / "bento" / "file").write_text("as it was")
+    (tmp_path / "bento" / "file").chmod(0o444)
+    copies = {str(tmp_path / "bento"): str(tmp_path / "copy")}
+    step = vars(Step("write", ("/bin/sh", "-c", "echo new >> file"), str(tmp_path / "copy")))
+    build(BuildInstructions("3.11", [step], {}, 0, copies=copies), BuildOutput([], io.BytesIO()))
+    assert (tmp_path / "copy" / "file").read_text() == "as it wasnew\n"
+    assert (tmp_path / "bento" / "file").read_text() == "as it was"
+
+
+def test_steps_have_the_image_s_variables_and_its_programs_after_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image = {"UV_INDEX": "the image's", "GIVEN": "the image's", "PYTHONPATH": "/parts"}
+    for name, value in {**image, "KUBERNETES_SERVICE_HOST": "10.96.0.1"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("PATH", "/image:/bin:/usr/bin")
+    step = vars(Step("show", ("env",), str(tmp_path)))
+    printed = io.BytesIO()
+    told = BuildInstructions("3.11", [step], {"GIVEN": "the build's", "PATH": "/env/bin"}, 0)
+    build(told, BuildOutput([], printed))
+    found = dict(
+        line.split("=", 1) for line in printed.getvalue().decode().splitlines() if "=" in line
+    )
+    assert (found["UV_INDEX"], found["GIVEN"]) == ("the image's", "the build's")
+    assert found["PATH"] == "/env/bin:/image:/bin:/usr/bin"
+    assert not {"PYTHONPATH", "KUBERNETES_SERVICE_HOST"} & found.keys()

@@ -17,7 +17,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -43,6 +43,11 @@ LOOK_S = 0.2
 AGENT_AWAY_S = 1.0
 AGENT_TRIES = 120
 """So often an agent is asked that has ended meanwhile: its pod is replaced within a minute."""
+MEMORY_COUNTS = (
+    Path("/sys/fs/cgroup/memory.events"),
+    Path("/sys/fs/cgroup/memory/memory.oom_control"),
+)
+"""Of control groups of version 2, and of version 1: the first that is there counts."""
 PASSING = frozenset(["no_space", "origin_busy", "origin_unavailable"])
 """Codes of an agent's answer that another try may help."""
 
@@ -130,8 +135,9 @@ def build(told: BuildInstructions, output: BuildOutput) -> None:
 def _run(step: Step, told: BuildInstructions, output: BuildOutput) -> Step | None:
     """Runs a step; the one to run in its place now, if any."""
     output.begin(step.header)
+    before = killed_for_memory()
     status = _status(step, told, output)
-    if status == -signal.SIGKILL:
+    if status == -signal.SIGKILL or (status and killed_for_memory() > before):
         raise BuildEnded(
             StepFailure(
                 f"The step {step.name!r} of building the environment was killed; most likely it "
@@ -143,6 +149,15 @@ def _run(step: Step, told: BuildInstructions, output: BuildOutput) -> Step | Non
     if isinstance(next_step, StepFailure):
         raise BuildEnded(next_step)
     return next_step
+
+
+def killed_for_memory(counts: Sequence[Path] = MEMORY_COUNTS) -> int:
+    """How many processes of this container were, as far as its control group shows."""
+    for path in counts:
+        with suppress(OSError, ValueError):
+            said = dict(line.split() for line in path.read_text().splitlines())
+            return int(said.get("oom_kill", 0))
+    return 0
 
 
 def _status(step: Step, told: BuildInstructions, output: BuildOutput) -> int:
