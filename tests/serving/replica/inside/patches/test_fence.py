@@ -128,3 +128,28 @@ def test_permit_are_taken_out_of_the_request(value: bytes, permit: Permit) -> No
 def test_a_worker_without_a_name_takes_what_comes() -> None:
     assert not Fence(Running()).is_elsewhere(Permit(b"u"))
     assert Fence(Running(), "v").is_elsewhere(Permit(b"u"))
+
+
+@pytest.mark.parametrize(
+    ("client", "method", "path", "bypassed"),
+    [
+        (("10.200.1.7", 5000), "POST", "/predict", True),
+        (("10.200.1.7", 5000), "GET", "/metrics", True),
+        (("10.200.1.7", 5000), "GET", "/prefix/readyz", False),
+        (("10.200.1.7", 5000), "POST", "/readyz", True),
+        (("fd00::7", 5000), "GET", "/", True),
+        (("127.0.0.1", 5000), "POST", "/predict", False),
+        (("::1", 5000), "POST", "/predict", False),
+        (None, "POST", "/predict", False),
+        (("", 0), "POST", "/predict", False),
+    ],
+)
+def test_a_neighbour_on_the_network_does_not_come_past_the_gateways(
+    client: tuple[str, int] | None, method: str, path: str, bypassed: bool
+) -> None:
+    scope = {"type": "http", "client": client, "method": method, "path": path}
+    assert Fence(Running(), "uid-1").is_bypassed(scope) == bypassed
+    assert not Fence(Running()).is_bypassed(scope), "without a uid nobody sends permits"
+    websocket = {"type": "websocket", "client": client, "path": path}
+    remote = client is not None and client[0] not in ("127.0.0.1", "::1", "")
+    assert Fence(Running(), "uid-1").is_bypassed(websocket) == remote

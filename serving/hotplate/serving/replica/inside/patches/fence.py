@@ -5,6 +5,7 @@ time. Gateways that do not see each other each count their own requests only, an
 have been given to another replica since a gateway learnt it. So the worker counts for all of them:
 
 * What is for another replica goes back at once.
+* What a neighbour on the network sends, without a gateway's word, is refused.
 * What finds all slots taken waits here for `WAIT_S`, in the order in which it came. Then it goes
   back, because another replica may have a slot by now. What its gateway cannot send again `stays`.
 
@@ -25,6 +26,7 @@ REPLICA = b"hotplate-replica"
 a gateway sends it."""
 FULL = b"HTTP/1.1 100 Full\r\n\r\n"
 ELSEWHERE = b"HTTP/1.1 100 Elsewhere\r\n\r\n"
+PROBED = ("/readyz", "/livez")
 WAIT_S = 1.0
 LOOK_S = 0.005
 """How often the request that is next looks for a slot: another process may have given it up."""
@@ -80,6 +82,15 @@ class Fence:
     def is_elsewhere(self, permit: Permit) -> bool:
         """Whether the request is for another replica."""
         return self._uid not in (b"", permit.uid)
+
+    def is_bypassed(self, scope: Any) -> bool:
+        """Whether a request without a permit has come over a network, past queue, slots and
+        tokens of the gateways. Whoever starts replicas asks only whether they are ready or live;
+        what comes from its own machine or pod comes from there."""
+        host = (scope.get("client") or ("",))[0]
+        if not self._uid or not host or host.startswith("127.") or host == "::1":
+            return False
+        return not (scope.get("method") == "GET" and scope["path"].endswith(PROBED))
 
     async def enter(self, permit: Permit, has_left: Callable[[], bool]) -> Slot | None:
         """A slot; None = it goes back, or its caller has left."""

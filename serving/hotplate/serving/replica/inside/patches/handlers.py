@@ -38,6 +38,14 @@ RUNNING_PATH = b"/hotplate/running"
 REPORT_PATH = b"/hotplate/report"
 REPEATABLE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"})
 """Idempotent methods (RFC 9110, 9.2.2) may go out again even when they have begun."""
+PAST_GATEWAYS = json.dumps(
+    {
+        "error": {
+            "code": "not_by_gateway",
+            "message": "This replica answers gateways only; call the URL of its deployment.",
+        }
+    }
+).encode()
 UPGRADE = b"upgrade"
 """A request for another protocol may not; and where a plain handler runs in place of a WebSocket's,
 as in an environment without a library for those, the gateway is to know."""
@@ -71,7 +79,9 @@ class HandlerWatch(Middleware):
         # The server's object for this request, whose method `receive` is, has the connection.
         transport = receive.__self__.transport
         permit = take_permit(scope)
-        if permit is None:
+        if permit is None and self._fence.is_bypassed(scope):
+            await _refuse(scope, send)
+        elif permit is None:
             await self._handle(scope, receive, send, transport)
         elif self._fence.is_elsewhere(permit):
             await _go_back(receive, transport, ELSEWHERE)
@@ -124,14 +134,22 @@ class HandlerWatch(Middleware):
         return json.dumps(message).encode()
 
 
-async def _say(send: Any, body: bytes) -> None:
+async def _say(send: Any, body: bytes, status: int = 200) -> None:
     """Answers with that JSON."""
     headers = [
         (b"content-type", b"application/json"),
         (b"content-length", b"%d" % len(body)),
     ]
-    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
+
+
+async def _refuse(scope: Any, send: Any) -> None:
+    """Answers with 403 a caller that has come past the gateways."""
+    if scope["type"] == "websocket":
+        await send({"type": "websocket.close", "code": 1008})
+    else:
+        await _say(send, PAST_GATEWAYS, 403)
 
 
 def _kind(scope: Any) -> int:
