@@ -6,7 +6,7 @@ control plane itself does not know which it has.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -76,5 +76,6 @@ class Backend:
     """The platform's processes, as JSON."""
     disks: Callable[[], Sequence[dict[str, Any]]]
     close: Callable[[], Awaitable[None]]
-    may_go_on: Callable[[str, Any], bool] = lambda gateway, connected: False
-    """Whether a gateway that is not connected may run out of sight."""
+    may_go_on: Callable[[str, Collection[str]], bool] = lambda gateway, come: False
+    """Whether a gateway that is not connected may run out of sight, given all that have come; from
+    any thread."""

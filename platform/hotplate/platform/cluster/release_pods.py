@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
@@ -14,6 +15,7 @@ from hotplate.deploy.cluster.kinds import POD
 from hotplate.deploy.cluster.mirror import Mirror
 from hotplate.deploy.cluster.names import PART_OF, PRODUCT
 from hotplate.deploy.cluster.objects import Manifest
+from hotplate.deploy.cluster.pods import is_over
 from hotplate.machine.access.metrics_reader import MetricsReader
 from hotplate.machine.address import Address
 from hotplate.machine.background import BackgroundTasks
@@ -31,9 +33,11 @@ AGAIN_S = 15.0
 class ReleasePods:
     """Those of a release, and what its agents say."""
 
-    def __init__(self, api: ClusterApi, release: str, token: str) -> None:
+    def __init__(
+        self, api: ClusterApi, release: str, token: str, *, agent_port: int = AGENT_PORT
+    ) -> None:
         """`token` is the cluster's."""
-        self._token = token
+        self._token, self._agent_port = token, agent_port
         self._mirrors = [
             Mirror(api, POD, namespace, OURS, _nothing)
             for namespace in (release, f"{release}-agents")
@@ -58,13 +62,14 @@ class ReleasePods:
         `restarts`, `last_end`, `runs`, and the `node`."""
         return sorted(map(_role, self._pods()), key=lambda role: str(role["name"]))
 
-    def may_go_on(self, gateway: str, connected: Collection[str]) -> bool:
-        """Whether a gateway that is not connected may run out of sight: while its pod is there, and
-        no other gateway of that pod has come since."""
+    def may_go_on(self, gateway: str, come: Collection[str]) -> bool:
+        """Whether a gateway that is not connected may run out of sight: while its pod is there, or
+        nobody knows whether it is, and no later one of that pod has `come`. From any thread."""
         pod = _pod_of(gateway)
-        others = {_pod_of(each) for each in connected}
-        there = {each["metadata"]["name"] for each in self._pods()}
-        return pod in there and pod not in others
+        if any(_pod_of(each) == pod and each > gateway for each in come):
+            return False
+        known = all(mirror.listed.is_set() for mirror in self._mirrors)
+        return not known or pod in {each["metadata"]["name"] for each in self._pods()}
 
     def install_readers(self, readers: Sequence[MetricsReader]) -> None:
         """These may read the metrics of agents from now on."""
@@ -85,27 +90,25 @@ class ReleasePods:
 
     async def agent_troubles(self) -> str:
         """What agents say that they are short of, or have refused."""
-        told = []
-        for node, address in self._agents():
-            try:
-                async with asyncio.timeout(AGENT_S):
-                    said = await self._client(address).troubles()
-            except (CacheError, TimeoutError):
-                continue  # the other check says so
-            told += [f"{node}: {sentence}" for sentence in said]
-        return " ".join(told)
+        agents = sorted(self._agents(), key=lambda agent: agent[0])
+        said = await asyncio.gather(*(self._troubles(address) for _, address in agents))
+        told = zip(agents, said, strict=True)
+        return " ".join(f"{node}: {each}" for (node, _), sentences in told for each in sentences)
 
     def _pods(self) -> Iterator[Manifest]:
+        """Those that have not ended for good: one that was evicted stays among the others."""
         for mirror in self._mirrors:
-            yield from mirror.objects.values()
+            for pod in list(mirror.objects.values()):  # as it is now: whoever asks may be a thread
+                if not is_over(pod):
+                    yield pod
 
     def _agents(self) -> Iterator[tuple[str, Address]]:
-        """Node and address of each that should answer: a node that has just come is given time."""
+        """Node and address of each that runs."""
         for pod in self._pods():
             ours = (pod["metadata"].get("labels") or {}).get(NAME) == AGENT
             ip = pod["status"].get("podIP")
             if ours and ip and pod["status"].get("phase") == "Running":
-                yield pod["spec"].get("nodeName", ""), Address(ip, AGENT_PORT)
+                yield pod["spec"].get("nodeName", ""), Address(ip, self._agent_port)
 
     def _client(self, address: Address) -> AgentClient:
         if address not in self._clients:
@@ -121,6 +124,18 @@ class ReleasePods:
             return False
         return True
 
+    async def _troubles(self, address: Address) -> Sequence[str]:
+        try:
+            async with asyncio.timeout(AGENT_S):
+                return await self._client(address).troubles()
+        except (CacheError, TimeoutError):
+            return ()  # the other check says so
+
+    async def _tell(self, address: Address, readers: Sequence[MetricsReader]) -> None:
+        with suppress(CacheError, TimeoutError):  # it is told again
+            async with asyncio.timeout(AGENT_S):
+                await self._client(address).set_readers(readers)
+
     async def _tell_readers(self) -> None:
         while True:
             try:
@@ -129,12 +144,10 @@ class ReleasePods:
             except TimeoutError:
                 await self._forget_gone()
             self._readers_changed.clear()
-            for _, address in list(self._agents()) if self._readers is not None else ():
-                try:
-                    async with asyncio.timeout(AGENT_S):
-                        await self._client(address).set_readers(self._readers or ())
-                except (CacheError, TimeoutError):
-                    continue  # it is told again
+            if (readers := self._readers) is not None:
+                await asyncio.gather(
+                    *(self._tell(address, readers) for _, address in self._agents())
+                )
 
     async def _forget_gone(self) -> None:
         there = {address for _, address in self._agents()}
@@ -153,15 +166,16 @@ def _pod_of(gateway: str) -> str:
 
 def _role(pod: Manifest) -> dict[str, Any]:
     statuses = pod["status"].get("containerStatuses") or [{}]
-    container = statuses[0]
+    container = statuses[0]  # each has one
     ended = (container.get("lastState") or {}).get("terminated") or {}
-    said = str(ended.get("message") or ended.get("reason") or "")
-    began = pod["status"].get("startTime")
+    said = str(ended.get("message") or ended.get("reason") or "").strip()
+    running = (container.get("state") or {}).get("running") or {}
+    began = running.get("startedAt") or pod["status"].get("startTime")
     return {
         "name": pod["metadata"]["name"],
         "node": pod["spec"].get("nodeName", ""),
         "since": datetime.fromisoformat(began).timestamp() if began else 0.0,
         "restarts": int(container.get("restartCount", 0)),
-        "last_end": said.strip().splitlines()[-1] if said.strip() else "",
+        "last_end": said.splitlines()[-1] if said else "",
         "runs": bool(container.get("ready")),
     }

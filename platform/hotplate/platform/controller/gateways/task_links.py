@@ -33,10 +33,10 @@ class TaskLinks:
         self,
         tasks: Tasks,
         lost_s: float = LOST_S,
-        may_go_on: Callable[[str, Collection[str]], bool] = lambda gateway, connected: False,
+        may_go_on: Callable[[str, Collection[str]], bool] = lambda gateway, come: False,
     ) -> None:
         """`may_go_on` says of a gateway that has been away for `lost_s` whether it may still run,
-        out of sight; it is given those that are connected."""
+        out of sight; it is given all that have come, and asked from any thread."""
         self._tasks = tasks
         self._lost_s = lost_s
         self._may_go_on = may_go_on
@@ -54,7 +54,7 @@ class TaskLinks:
             return False
         since = self._disconnected_at.get(gateway, self._began_at)
         away = self._loop.time() >= since + self._lost_s
-        return away and not self._may_go_on(gateway, self._lines.keys())
+        return away and not self._may_go_on(gateway, [*self._disconnected_at, *self._lines])
 
     async def offer(self, task_id: str, route: str, turn: Turn) -> None:
         """Offer a task to be run. While no gateway is there, the next one gets it when it comes."""
@@ -127,9 +127,11 @@ class TaskLinks:
         """Offers every open task that no gateway has to the newcomer, who knows of those that are
         `waiting`; with no newcomer, to all."""
         tasks = await self._tasks.run(self._tasks.unfinished)
-        free = [task for task in tasks if not task.gateway or self.is_gone(task.gateway)]
-        if any(self._may_go_on(task.gateway, self._lines.keys()) for task in tasks):
-            self._look_later()
+        named = {task.gateway for task in tasks if task.gateway}
+        gone = {gateway for gateway in named if self.is_gone(gateway)}
+        free = [task for task in tasks if not task.gateway or task.gateway in gone]
+        if named - gone - self._lines.keys() and not self._looks:
+            self._look_later()  # until it is known what became of those out of sight
         ended = set(waiting) - {task.id for task in tasks}
         for gateway in [newcomer] if newcomer else list(self._lines):
             await self._send(gateway, free, ended)
