@@ -4,12 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from tests.support.gateway.callers import Answer, Caller
 
 _AGAIN_S = 0.02
 """Between two tries to connect."""
+
+
+@asynccontextmanager
+async def calling(*callers: Awaitable[None]) -> AsyncIterator[None]:
+    """They call until the block ends."""
+    tasks = [asyncio.ensure_future(caller) for caller in callers]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 @dataclass(slots=True)

@@ -61,13 +61,18 @@ def namespace(kubectl: Kubectl) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def installed(cluster: Installation) -> Iterator[Release]:
+def is_ours(cluster: Installation) -> bool:
+    """Whether the tests have brought the release, and no one else uses it."""
+    return not Release.on(cluster).is_there()
+
+
+@pytest.fixture(scope="session")
+def installed(cluster: Installation, is_ours: bool) -> Iterator[Release]:
     """The release of this tree's chart, ready; one that was there before stays."""
     one = Release.on(cluster)
-    was_there = one.is_there()
     list(one.install())
     yield one
-    if not was_there:
+    if is_ours:
         one.uninstall()
 
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
-from tests.cluster.calls import Calls
+from tests.cluster.calls import Calls, calling
 from tests.cluster.helm import RELEASE
 from tests.cluster.kubectl import Kubectl
 from tests.cluster.layout import node_address
@@ -40,17 +38,6 @@ def gateways(kubectl: Kubectl, installed: Release) -> list[dict[str, Any]]:
 
 async def until_answered(calls: Calls, count: int) -> None:
     await until(lambda: len(calls.answered) >= count)
-
-
-@asynccontextmanager
-async def calling(*callers: Awaitable[None]) -> AsyncIterator[None]:
-    tasks = [asyncio.ensure_future(caller) for caller in callers]
-    try:
-        yield
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def test_a_gateway_that_is_told_to_end_fails_nobody(

@@ -1,0 +1,51 @@
+"""What is left of a release that is uninstalled, and that it can be installed anew."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.client import Client
+from tests.cluster.installation import Installation
+from tests.cluster.kubectl import Kubectl
+from tests.cluster.layout import REPOSITORY
+from tests.cluster.release import Release
+
+pytestmark = pytest.mark.cluster
+LABEL = "--selector=app.kubernetes.io/part-of=hotplate"
+KINDS = (
+    "namespaces,clusterroles,clusterrolebindings,csidrivers,validatingadmissionpolicies,"
+    "validatingadmissionpolicybindings,deployments,daemonsets,jobs,pods,services,endpointslices,"
+    "secrets,configmaps,serviceaccounts,roles,rolebindings,persistentvolumeclaims,"
+    "poddisruptionbudgets"
+)
+
+
+def test_uninstalled_it_leaves_nothing_and_is_installed_anew(
+    cluster: Installation, kubectl: Kubectl, installed: Release, client: Client, is_ours: bool
+) -> None:
+    """A deployment runs meanwhile, whose pods have mounts on both nodes."""
+    if not is_ours:
+        pytest.skip("others have deployments there")
+    service = REPOSITORY / "examples/hello"
+    client("deploy", ".", "--name", "left", "--scaling-min", "2", folder=service)
+    assert mounts(cluster) != []
+    installed.uninstall()
+    assert mounts(cluster) == []
+    left = kubectl("get", KINDS, "--all-namespaces", LABEL, "--output=name")
+    assert left == ""
+    list(installed.install())
+
+
+def mounts(cluster: Installation) -> list[str]:
+    """What agents have mounted on nodes."""
+    found = []
+    for number in (1, 2):
+        machine = cluster.daemons.find(f"node{number}-machine")
+        assert machine is not None
+        for line in Path(f"/proc/{machine.pid}/mounts").read_text().splitlines():
+            _, place, *_ = line.split()
+            if place.startswith(("/var/lib/hotplate/", "/var/lib/kubelet/pods/")):
+                found.append(place)
+    return [place for place in found if "kubernetes.io~csi" in place or "hotplate/" in place]
