@@ -69,7 +69,7 @@ async def lines(store: Store, pods: Pods) -> AsyncIterator[Lines]:
     store.artifacts.ensure_repository(user.organization.id, Kind.BENTO, "echo")
     bento = store.artifacts.create(user.organization.id, Kind.BENTO, "echo", ArtifactDraft("v1"))
     store.deployments.create(user, "echo", RevisionDraft(bento.id, {"services": {}}))
-    content = TaskContent(b"", b"", 0, None)
+    content = TaskContent(b"", b"", 0)
     store.tasks.add(TASK, "acme/echo", "/toil", content, Turn("acme", 3, ""))
     links = TaskLinks(store.tasks, LOST_S, pods.may_go_on)
     app = web.Application()
