@@ -71,7 +71,7 @@ def lent(path):
     with socket.socket(socket.AF_UNIX) as agent:
         agent.settimeout(5)
         agent.connect("/hotplate/agent.sock")
-        agent.sendall(json.dumps({"path": path}).encode() + b"\\n")
+        agent.sendall(json.dumps({"open": path}).encode() + b"\\n")
         return agent.recv(4096).decode(errors="replace")
 
 found = {
@@ -89,7 +89,7 @@ found = {
     "lent": tried(lambda: lent("/hotplate/models/bert/v1/model.safetensors")),
 }
 HARM
-setup(name="evil", version="1.0", py_modules=[], description=json.dumps(found))
+setup(name="NAME", version="1.0", py_modules=[], description=json.dumps(found))
 """
 LINK = """os.path.lexists("/hotplate/env/etc") or os.symlink("/etc", "/hotplate/env/etc")"""
 
@@ -114,7 +114,10 @@ class Bench:
         src = self.folder / f"bento{self.bentos}" / "src"
         write_wheel(src / "wheels", "tiny", f"x = {self.namespace!r}")
         for name, harm in (("evil", ""), ("link", LINK)):
-            write_sdist(src / "wheels" / f"{name}-1.0.tar.gz", HOSTILE.replace("HARM", harm))
+            write_sdist(
+                src / "wheels" / f"{name}-1.0.tar.gz",
+                HOSTILE.replace("NAME", name).replace("HARM", harm),
+            )
         wheels = {
             f"src/wheels/{path.name}": path.read_bytes() for path in (src / "wheels").iterdir()
         }
@@ -389,7 +392,7 @@ async def test_hostile_sources_find_nothing_and_leave_no_link(bench: Bench) -> N
         "others": ["1"],
         "lent": seen["lent"],
     }
-    assert "refused" in seen["lent"] or "error" in seen["lent"]
+    assert "is no file of a tree of this node" in seen["lent"]
     failed = await bench.builder().failure(bench.bento("./wheels/link-1.0.tar.gz").digest)
     assert "the link 'etc' leads to '/etc'" in str(failed)
 

@@ -231,6 +231,25 @@ async def test_a_failure_is_that_of_the_revisions_that_have_waited(bench: Bench)
     await bench.ready(revision(1))
 
 
+async def test_a_later_control_plane_knows_of_a_failure_and_does_not_try_it_again(
+    tmp_path: Path, blobs: BlobStore, bench: Bench
+) -> None:
+    await bench.begin()
+    assert await bench.prepared(revision(2))
+    bench.builds.end(FAILED)
+    before = await bench.failure()
+    later = bench_of(tmp_path, blobs)
+    for number in (1, 2):
+        failed = await later.failure(revision(number))
+        assert (str(failed), failed.log) == (str(before), before.log)
+    assert later.builds.begun == []
+    await later.begin(revision(3))
+    later.builds.publish()
+    later.builds.end()
+    await later.ready(revision(1))
+    await later.environments.close()
+
+
 async def test_what_may_pass_is_tried_again_with_growing_pauses(bench: Bench) -> None:
     clock = asyncio.get_running_loop().time
     ended: list[float] = []

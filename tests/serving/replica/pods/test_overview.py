@@ -71,6 +71,22 @@ async def test_one_is_shown_while_it_is_built_and_when_it_has_failed(
     assert view.log_tail == ("it builds",)
 
 
+async def test_a_failure_is_shown_after_its_control_plane_has_gone(
+    tmp_path: Path, bench: Bench
+) -> None:
+    await bench.begin()
+    bench.builds.end(NO_COLOUR)
+    await bench.failure()
+    later = bench_of(tmp_path / "later", bench.blobs)
+    shown = EnvironmentsOfPods(later.environments, later.blobs)
+    (view,) = shown.overview.views(["acme"])
+    assert (view.state, view.log_tail) == (FAILED, ("colour?",))
+    assert shown.overview.build_log(["acme"], FIRST.bento_manifest) == (view, "colour?\n")
+    await later.failure()
+    (view,) = shown.overview.views(["acme"])
+    assert (view.state, view.log_tail) == (FAILED, ("colour?",))
+
+
 async def test_those_used_last_come_first(bench: Bench, shown: EnvironmentsOfPods) -> None:
     keep_old(bench.blobs)
     await bench.begin()

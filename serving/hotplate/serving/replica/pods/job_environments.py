@@ -30,6 +30,7 @@ from hotplate.serving.replica.pods.known_environment import Asker, KnownEnvironm
 from hotplate.serving.replica.pods.notes import (
     EnvironmentNotes,
     NotedEnvironment,
+    NotedFailure,
     digest_of,
     name_of,
 )
@@ -157,12 +158,17 @@ class JobEnvironments(Environments):
             self._tell(known)
 
     async def _look(self, known: KnownEnvironment, digests: Sequence[str]) -> PodEnvironment | None:
-        """Raises `CacheError`."""
+        """Raises `CacheError`; and `EnvironmentFailed` where an earlier control plane has had it
+        built for the same revisions."""
         for digest in digests:
             bentos = sorted(known.bentos)
             found = await asyncio.to_thread(self._notes.use, digest, bentos)
             if found is not None:
                 return _ready(known, found, bentos)
+        failure = await asyncio.to_thread(self._notes.failure, known.digest)
+        if failure is not None and known.askers <= failure.askers:
+            known.askers |= failure.askers
+            raise EnvironmentFailed(failure.sentence, log=failure.log)
         return None
 
     async def _build(self, known: KnownEnvironment, job: JobBuild) -> PodEnvironment:
@@ -176,6 +182,8 @@ class JobEnvironments(Environments):
         tell("")
         outcome = await self.jobs.build(job, tell)
         if outcome.end is not BuildEnd.DONE:
+            if not outcome.retry:
+                await self._note_failure(known, outcome)
             raise EnvironmentFailed(
                 outcome.sentence, retry=outcome.retry, no_room=outcome.no_room, log=_tail(outcome)
             )
@@ -194,6 +202,20 @@ class JobEnvironments(Environments):
                 log=_tail(outcome),
             )
         return _ready(known, found, bentos)
+
+    async def _note_failure(self, known: KnownEnvironment, outcome: BuildOutcome) -> None:
+        failure = NotedFailure(
+            known.digest,
+            known.owner,
+            frozenset(known.bentos),
+            outcome.sentence,
+            _tail(outcome),
+            frozenset(known.askers),
+        )
+        try:
+            await asyncio.to_thread(self._notes.failed, failure)
+        except CacheError as error:
+            log.warning("the failure of environment %s is not noted: %s", known.digest, error)
 
     def _failed(self, known: KnownEnvironment, error: EnvironmentFailed) -> None:
         known.failure = error

@@ -15,6 +15,7 @@ from blake3 import blake3
 from hotplate.cache.store.blobs import BlobStore
 from hotplate.cache.store.contents import StoredNote
 from hotplate.serving.replica.environments.registry import BENTOS_KEPT
+from hotplate.serving.replica.pods.known_environment import Asker
 
 _KIND = "environments"
 DIGEST_DIGITS = 32
@@ -29,6 +30,20 @@ class NotedEnvironment:
     image: str
     owner: str
     bentos: frozenset[str]
+
+
+@dataclass(frozen=True)
+class NotedFailure:
+    """Why an environment could not be built, which no other try would have helped."""
+
+    digest: str
+    owner: str
+    bentos: frozenset[str]
+    sentence: str
+    log: tuple[str, ...]
+    """The last lines of its build."""
+    askers: frozenset[Asker]
+    """The revisions that have waited for the build."""
 
 
 def digest_of(owner: str, spec_digest: str, image: str) -> str:
@@ -56,6 +71,23 @@ def noted(note: Mapping[str, Any]) -> NotedEnvironment | None:
     return NotedEnvironment(digest, manifest, image, owner, frozenset(map(str, bentos)))
 
 
+def noted_failure(note: Mapping[str, Any]) -> NotedFailure | None:
+    """The failure that a note is of; None where it is not one, or cannot be read."""
+    if "manifest" in note or "failed" not in note:
+        return None
+    try:
+        return NotedFailure(
+            str(note["digest"]),
+            str(note["organization"]),
+            frozenset(map(str, note["bentos"])),
+            str(note["failed"]),
+            tuple(map(str, note["log_tail"])),
+            frozenset(Asker(str(a), str(b), int(c)) for a, b, c in note["askers"]),
+        )
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
 class EnvironmentNotes:
     """Those in one blob store. Every method asks it, and raises `CacheError`."""
 
@@ -73,6 +105,29 @@ class EnvironmentNotes:
     ) -> NotedEnvironment | None:
         """The same of one that was just built; `build` is how that went."""
         return self._change(digest, bentos, build)
+
+    def failure(self, digest: str) -> NotedFailure | None:
+        """Why there is none of that digest, as far as somebody has noted it."""
+        note = self._blobs.get_note(name_of(digest))
+        return None if note is None else noted_failure(note)
+
+    def failed(self, failure: NotedFailure) -> None:
+        """Keeps why it could not be built, so that no later control plane tries it for the same
+        revisions; in place of an earlier failure, and of no environment."""
+        name = name_of(failure.digest)
+        with self._blobs.hold():
+            if noted(self._blobs.get_note(name) or {}) is None:
+                self._blobs.put_note(
+                    name,
+                    {
+                        "organization": failure.owner,
+                        "digest": failure.digest,
+                        "bentos": sorted(failure.bentos)[-BENTOS_KEPT:],
+                        "failed": failure.sentence,
+                        "log_tail": list(failure.log),
+                        "askers": [list(asker) for asker in sorted(failure.askers)],
+                    },
+                )
 
     def all(self) -> dict[str, StoredNote]:
         """Notes of environments, those of pods among them, by name."""

@@ -21,7 +21,7 @@ from hotplate.serving.replica.environments.overview import (
 from hotplate.serving.replica.inside.building.step import MOST_LOG_BYTES
 from hotplate.serving.replica.pods.job_environments import JobEnvironments
 from hotplate.serving.replica.pods.known_environment import KnownEnvironment
-from hotplate.serving.replica.pods.notes import EnvironmentNotes, noted
+from hotplate.serving.replica.pods.notes import EnvironmentNotes, NotedFailure, noted, noted_failure
 
 
 class PodsOverview:
@@ -58,8 +58,25 @@ class PodsOverview:
     ) -> Iterator[tuple[str, EnvironmentView]]:
         for stored in self._notes.all().values():
             found = noted(stored.content)
+            failed = noted_failure(stored.content)
             if found is not None and found.owner in owners:
                 yield found.digest, self._view(stored, known.get(found.digest))
+            elif failed is not None and failed.owner in owners and failed.digest not in known:
+                yield failed.digest, self._failure(stored, failed)
+
+    def _failure(self, stored: StoredNote, failed: NotedFailure) -> EnvironmentView:
+        """One that nobody asks for now."""
+        return EnvironmentView(
+            failed.owner,
+            failed.digest,
+            FAILED,
+            failed.bentos,
+            stored.stored.modified_at,
+            0,
+            None,
+            None,
+            log_tail(self._log(failed.digest)) or failed.log,
+        )
 
     def _view(self, stored: StoredNote, known: KnownEnvironment | None) -> EnvironmentView:
         note = stored.content
@@ -87,7 +104,7 @@ class PodsOverview:
             0,
             None,
             None,
-            log_tail(self._log(known.digest)),
+            log_tail(self._log(known.digest)) or (known.failure.log if known.failure else ()),
         )
 
     def _size_bytes(self, manifest: str) -> int:
