@@ -13,7 +13,7 @@ import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 from aiohttp import web
@@ -44,14 +44,17 @@ from hotplate.cache.peers.gossip import Gossip
 from hotplate.cache.peers.members import Members
 from hotplate.cache.peers.seeds import Seeds
 from hotplate.cache.port import Port, listen
+from hotplate.cache.store.blobs import BlobStore
 from hotplate.cache.store.web_origin import origin_at
 from hotplate.cache.swarm.chunks import STALL_S
 from hotplate.cache.tiers.arena import Arena, huge_mount, memory_limit_bytes
 from hotplate.cache.tiers.disk import DiskTier
-from hotplate.cache.volumes.build_results import BuildResults
-from hotplate.cache.volumes.foreign_tree import TreeLimits
 from hotplate.cache.volumes.kubelet import Kubelet
-from hotplate.cache.volumes.publishing import Volumes
+from hotplate.cache.volumes.publishing import PodWork, Volumes
+from hotplate.cache.volumes.taking.build_results import BuildResults
+from hotplate.cache.volumes.taking.foreign_tree import TreeLimits
+from hotplate.cache.volumes.taking.gpus import gpu_kinds
+from hotplate.cache.volumes.taking.lessons import Lessons
 from hotplate.cache.volumes.ticket import key_of
 from hotplate.machine import descriptors
 from hotplate.machine.access.metrics_check import MetricsCheck, MetricsReaders
@@ -218,10 +221,7 @@ async def run(settings: AgentSettings, *, guarded: bool = False) -> AsyncIterato
         lending = Lending(trees, pulls, data, settings.token)
         volumes = None
         if settings.kubelet is not None:
-            results = BuildResults(
-                trees, settings.kubelet, settings.origin_url, settings.build_limits
-            )
-            volumes = Volumes(trees, lending, data, settings.kubelet, results)
+            volumes = Volumes(trees, lending, data, settings.kubelet, _pod_work(trees, settings))
         control = Control(
             trees=trees,
             pulls=pulls,
@@ -282,6 +282,20 @@ async def _volumes_given(
             yield
     finally:
         await volumes.close()
+
+
+def _pod_work(trees: Trees, settings: AgentSettings) -> PodWork:
+    assert settings.kubelet is not None
+
+    @cache
+    def store() -> BlobStore:
+        try:
+            return BlobStore(settings.origin_url)
+        except (ImportError, ValueError) as exc:
+            raise CacheError(f"nothing can be stored at the origin ({exc})") from exc
+
+    results = BuildResults(trees, settings.kubelet, store, settings.build_limits)
+    return PodWork(results, Lessons(trees, settings.kubelet, store, gpu_kinds()))
 
 
 def _shield(disk: DiskTier) -> None:

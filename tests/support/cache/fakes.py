@@ -221,7 +221,7 @@ if "kubelet" in options:
     publishing.PUBLISH_S = options.pop("publish_s", publishing.PUBLISH_S)
     options["kubelet"] = Kubelet(Path(options["kubelet"]), "node1", make_payload)
 if "build_limits" in options:
-    from hotplate.cache.volumes.foreign_tree import TreeLimits
+    from hotplate.cache.volumes.taking.foreign_tree import TreeLimits
     options["build_limits"] = TreeLimits(**options["build_limits"])
 folders = {name: Path(options.pop(name)) for name in ("data_dir", "mount") if name in options}
 settings = AgentSettings(**folders, **options)

@@ -47,6 +47,8 @@ class Door:
     pod's paths are not its node's."""
     publish: Callable[[], Awaitable[str]] | None = None
     """Stores what a build has made; the digest of its manifest. Only builds have this."""
+    keep: Callable[[], Awaitable[None]] | None = None
+    """Keeps what a pod's replica has learnt for later ones."""
 
     def path_here(self, path: str, trees: Path) -> str:
         """Where a file that its user sees at `path` lies below the trees' folder."""

@@ -12,10 +12,12 @@ One connection is one lease on one file. Lines of JSON:
               {"error": {"code", "message"}} if it cannot be brought
     replica → {"want": [i, …]} at any time: these first
 
-A build in a pod asks for one thing more, once:
+A build in a pod asks for one thing more, and so does a replica in one:
 
     build   → {"publish": true}
     agent   → {"published": "<manifest>"} once its folder is stored, or an error as above
+    replica → {"keep": true}
+    agent   → {"kept": true} once what it has imported and compiled is kept for later ones
 """
 
 from __future__ import annotations
@@ -173,6 +175,10 @@ class Lending:
             return
         if request.get("publish") is True and agent_socket.door.publish is not None:
             await lines.send({"published": await agent_socket.door.publish()})
+            return
+        if request.get("keep") is True and agent_socket.door.keep is not None:
+            await agent_socket.door.keep()
+            await lines.send({"kept": True})
             return
         path, linked, cached = await self._open(request, agent_socket)
         async with self._trees.blob_table.lend(cached) as fd:

@@ -41,3 +41,8 @@ class Kubelet:
         if len(parts) < 2 or ".." in parts:
             raise ValueError(f"{target} is no folder of a pod")
         return self.pods / parts[0]
+
+    def empty_dir(self, target: Path, name: str) -> Path:
+        """The `emptyDir` of that name of the pod that has a volume at `target`, which need not be
+        there. Raises ValueError."""
+        return self.pod_folder(target) / "volumes" / "kubernetes.io~empty-dir" / name

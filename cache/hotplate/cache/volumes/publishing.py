@@ -9,6 +9,7 @@ whatever an agent leaves that is killed, the next one finds.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import shutil
@@ -17,6 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from hotplate.cache.catalog.trees import Trees
 from hotplate.cache.errors import BadVolume, CacheError, VolumeNotReady
@@ -24,10 +26,12 @@ from hotplate.cache.leases.agent_socket import Door
 from hotplate.cache.leases.lending import SOCKET_NAME, Lending
 from hotplate.cache.tiers.disk import disk_error
 from hotplate.cache.volumes import mounts
-from hotplate.cache.volumes.build_results import BuildResults
 from hotplate.cache.volumes.claim import Claim
 from hotplate.cache.volumes.kubelet import Kubelet
 from hotplate.cache.volumes.records import VolumeRecord, VolumeRecords
+from hotplate.cache.volumes.taking.build_results import BuildResults
+from hotplate.cache.volumes.taking.lesson import Lesson
+from hotplate.cache.volumes.taking.lessons import COMPILED, MODULES, Lessons
 from hotplate.cache.volumes.ticket import FOLDER, USER, Ticket, Use
 from hotplate.machine.background import retrieve_error, thread_to_its_end
 from hotplate.machine.free_space import mib
@@ -43,6 +47,14 @@ JOB_FILE = "job.json"
 
 
 @dataclass(frozen=True)
+class PodWork:
+    """What is taken over of what pods have made."""
+
+    results: BuildResults
+    lessons: Lessons
+
+
+@dataclass(frozen=True)
 class _Making:
     claim: Claim
     task: asyncio.Task[None]
@@ -52,10 +64,11 @@ class Volumes:
     """Runs on the event loop. Every method may be repeated."""
 
     def __init__(
-        self, trees: Trees, lending: Lending, data: Path, kubelet: Kubelet, results: BuildResults
+        self, trees: Trees, lending: Lending, data: Path, kubelet: Kubelet, work: PodWork
     ) -> None:
         self.kubelet = kubelet
-        self._results = results
+        self._results = work.results
+        self._lessons = work.lessons
         self._trees = trees
         self._lending = lending
         self._records = VolumeRecords(data / "volumes")
@@ -73,7 +86,9 @@ class Volumes:
 
     def mounted(self) -> frozenset[str]:
         """Digests of the trees that pods see."""
-        return frozenset().union(*(each.claim.ticket.manifests for each in self._records))
+        shown = [each.claim.ticket.manifests for each in self._records]
+        compiled = {each.compiled for each in self._records if each.compiled}
+        return frozenset(compiled).union(*shown)
 
     def troubles(self) -> list[str]:
         """A sentence for each volume that was refused lately."""
@@ -123,6 +138,7 @@ class Volumes:
         for making in list(self._making.values()):
             await _end(making.task)
         await self._results.close()
+        await self._lessons.close()
 
     async def publish(self, claim: Claim) -> None:
         """Returns when the volume is mounted; joins the call that began it, if one did.
@@ -151,6 +167,7 @@ class Volumes:
         if (making := self._making.get(volume)) is not None:
             await _end(making.task)
         await self._results.stop(volume)
+        await self._lessons.stop(volume)
         async with self._changing:
             await thread_to_its_end(asyncio.to_thread(mounts.detach, target))
             folder = self._records.folder(volume)
@@ -168,9 +185,14 @@ class Volumes:
 
     async def _make(self, claim: Claim) -> None:
         if not await asyncio.to_thread(self._is_whole, claim):
-            await self._bring(claim.ticket)
+            lesson = asyncio.create_task(self._lessons.of(claim.ticket))
+            try:
+                await self._bring(claim.ticket)
+                known = await lesson
+            finally:
+                lesson.cancel()
             async with self._changing:
-                await thread_to_its_end(asyncio.to_thread(self._show, claim))
+                await thread_to_its_end(asyncio.to_thread(self._show, claim, known))
         await self._open_door(claim)
 
     def _is_whole(self, claim: Claim) -> bool:
@@ -203,18 +225,19 @@ class Volumes:
             "coming, and it is mounted when environment and bento are whole"
         )
 
-    def _show(self, claim: Claim) -> None:
+    def _show(self, claim: Claim, lesson: Lesson) -> None:
         """Makes the volume's folder and mounts it. Raises OSError, CacheError."""
         ticket, folder = claim.ticket, self._records.folder(claim.volume)
         try:
-            self._records.put(VolumeRecord(claim, self._parts.name))
+            self._records.put(VolumeRecord(claim, self._parts.name, lesson.compiled))
             mounts.detach(claim.target)  # an older one, whose record was lost
             shutil.rmtree(folder, ignore_errors=True)
-            shown = self._shown(ticket)
+            shown = self._shown(ticket, lesson)
             for name in {"env", *shown}:
                 (folder / name).mkdir(parents=True)
-            (folder / JOB_FILE).write_text('{"absent": []}\n', "utf-8")
-            (folder / JOB_FILE).chmod(0o444)
+            _write(folder / JOB_FILE, {"absent": []})
+            if lesson.modules:
+                _write(folder / MODULES, lesson.modules)
             for above, _, _ in os.walk(folder):
                 os.chmod(above, 0o755)
             os.chown(folder, USER, USER)
@@ -223,12 +246,14 @@ class Volumes:
         except OSError as exc:
             raise disk_error(folder, 0, exc) from exc
 
-    def _shown(self, ticket: Ticket) -> dict[str, Path]:
+    def _shown(self, ticket: Ticket, lesson: Lesson) -> dict[str, Path]:
         """Folders of this node by those of the volume."""
         root = self._trees.trees_root
         shown = {"bento": root / ticket.bento, "parts": self._parts}
         if ticket.environment:
             shown["env"] = root / ticket.environment
+        if lesson.compiled:
+            shown[COMPILED] = root / lesson.compiled
         for model in ticket.models:
             shown[f"models/{model.name}/{model.version}"] = root / model.manifest
         return shown
@@ -251,8 +276,11 @@ class Volumes:
         folders[f"{FOLDER}/bento"] = ticket.bento
         if ticket.environment:
             folders[f"{FOLDER}/env"] = ticket.environment
-        publish = partial(self._results.publish, claim) if ticket.use is Use.BUILD else None
-        await self._lending.open_door(path, Door(ticket.manifests, folders, publish))
+        if ticket.use is Use.BUILD:
+            door = Door(ticket.manifests, folders, publish=partial(self._results.publish, claim))
+        else:
+            door = Door(ticket.manifests, folders, keep=partial(self._lessons.keep, claim))
+        await self._lending.open_door(path, door)
 
     def _remove_old_parts(self) -> None:
         """Our modules as earlier versions had them, once no volume shows them."""
@@ -260,6 +288,12 @@ class Volumes:
         for folder in self._all_parts.iterdir():
             if folder.name not in kept:
                 shutil.rmtree(folder, ignore_errors=True)
+
+
+def _write(path: Path, content: Any) -> None:
+    """A file of a volume. Raises OSError."""
+    path.write_text(f"{json.dumps(content)}\n", "utf-8")
+    path.chmod(0o444)
 
 
 async def _end(task: asyncio.Task[None]) -> None:

@@ -24,6 +24,8 @@ class VolumeRecord:
     claim: Claim
     parts: str
     """The name of the folder of our modules that it shows."""
+    compiled: str = ""
+    """The manifest of what earlier replicas have compiled; "" = none."""
 
 
 class VolumeRecords:
@@ -49,6 +51,7 @@ class VolumeRecords:
             "target": str(claim.target),
             "ticket": asdict(claim.ticket),
             "parts": record.parts,
+            "compiled": record.compiled,
         }
         self._folder.put(f"{claim.volume}{_SUFFIX}", json.dumps(content).encode())
         self._records[claim.volume] = record
@@ -65,7 +68,9 @@ class VolumeRecords:
                 try:
                     content = json.loads(path.read_bytes())
                     target, ticket = Path(content["target"]), from_json(content["ticket"])
-                    yield VolumeRecord(Claim(path.stem, target, ticket), str(content["parts"]))
+                    claim = Claim(path.stem, target, ticket)
+                    parts, compiled = str(content["parts"]), str(content.get("compiled", ""))
+                    yield VolumeRecord(claim, parts, compiled)
                 except (ValueError, KeyError, TypeError):
                     log.warning("%s is damaged; kubelet will ask for that volume again", path)
                     path.unlink()

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from hotplate.cache.errors import BadEnvironment
-from hotplate.cache.volumes.built_environment import HOME, check
-from hotplate.cache.volumes.foreign_tree import ForeignTree, TreeLimits
+from hotplate.cache.volumes.taking.built_environment import HOME, check
+from hotplate.cache.volumes.taking.foreign_tree import ForeignTree, TreeLimits
 
 PYTHON = "/usr/bin/python3.11"
 

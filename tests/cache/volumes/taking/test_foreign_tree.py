@@ -12,7 +12,7 @@ import pytest
 
 from hotplate.cache.errors import BadEnvironment
 from hotplate.cache.manifest import CHUNK_BYTES
-from hotplate.cache.volumes.foreign_tree import ForeignTree, TreeLimits
+from hotplate.cache.volumes.taking.foreign_tree import ForeignTree, TreeLimits
 from hotplate.machine import foreign_folder
 from tests.support.cache.fakes import random_bytes
 

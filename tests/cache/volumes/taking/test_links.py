@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hotplate.cache.errors import BadEnvironment
-from hotplate.cache.volumes.links import TreeLinks
+from hotplate.cache.volumes.taking.links import TreeLinks
 
 PYTHON = "/usr/bin/python3.11"
 

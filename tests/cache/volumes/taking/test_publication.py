@@ -12,7 +12,8 @@ from hotplate.cache.errors import BadEnvironment, ChunkCorrupt, OriginUnavailabl
 from hotplate.cache.manifest import CHUNK_BYTES, Blob, Manifest, ManifestEntry
 from hotplate.cache.store.blobs import BlobStore
 from hotplate.cache.tiers.disk import DiskTier
-from hotplate.cache.volumes.publication import Publication
+from hotplate.cache.volumes.taking.publication import Publication
+from hotplate.cache.volumes.taking.take_over import TakenTree
 from hotplate.cache.volumes.ticket import Ticket, Use
 from tests.support.cache.fakes import random_bytes
 
@@ -57,7 +58,7 @@ def manifest(blobs: list[Blob]) -> Manifest:
 def published(
     disk: DiskTier, store: BlobStore, blobs: list[Blob], beat: Callable[[], None] = lambda: None
 ) -> str:
-    return Publication(store, TICKET).publish(manifest(blobs), blobs, disk, beat)
+    return Publication(store, TICKET).publish(TakenTree(manifest(blobs), blobs), disk, beat)
 
 
 def test_all_of_it_is_stored_and_named(disk: DiskTier, store: BlobStore) -> None:

@@ -13,11 +13,7 @@ import pytest
 from hotplate.deploy.sandbox.isolation import Isolation
 from hotplate.serving.replica.environments import build
 from hotplate.serving.replica.environments.builder import Environment
-from hotplate.serving.replica.environments.folder import (
-    MOST_MODULES,
-    module_names,
-    organization_folder,
-)
+from hotplate.serving.replica.environments.folder import organization_folder
 from hotplate.serving.replica.errors import EnvironmentFailed
 from hotplate.serving.replica.inherited import for_replica
 from hotplate.serving.replica.runtime import BentoRuntime
@@ -199,24 +195,6 @@ async def test_a_replica_within_walls_has_a_home_of_its_own_as_its_standby_has(
         assert env["HOME"] == ("/tmp/home" if walled else os.environ["HOME"])
     assert command.env.get("TMPDIR") == ("/tmp" if walled else command.env.get("TMPDIR"))
     assert command.warm.env.get("TMPDIR") == ("/tmp" if walled else os.environ.get("TMPDIR"))
-
-
-@pytest.mark.parametrize(
-    ("said", "names"),
-    [
-        pytest.param(["bentoml", "a.b_c"], ["bentoml", "a.b_c"], id="names"),
-        pytest.param(["a/b", "../x", "a b", "", ".", "a.", 3, None, ["x"]], [], id="no names"),
-        pytest.param(["x" * 300], [], id="long"),
-        pytest.param({"bentoml": 1}, [], id="no list"),
-        pytest.param(None, [], id="nothing"),
-    ],
-)
-def test_only_names_of_modules_are_kept_of_what_a_replica_says(said: Any, names: list[str]) -> None:
-    assert module_names(said) == names
-
-
-def test_no_more_modules_are_kept_than_a_program_has() -> None:
-    assert len(module_names(["a"] * (MOST_MODULES + 5))) == MOST_MODULES
 
 
 async def prepared(folder: Path) -> tuple[BentoRuntime, Path, Path]:

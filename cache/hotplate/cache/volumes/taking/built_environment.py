@@ -6,8 +6,8 @@ import re
 from pathlib import PurePosixPath
 
 from hotplate.cache.errors import BadEnvironment
-from hotplate.cache.volumes.foreign_tree import ForeignTree
-from hotplate.cache.volumes.links import TreeLinks
+from hotplate.cache.volumes.taking.foreign_tree import ForeignTree
+from hotplate.cache.volumes.taking.links import TreeLinks
 from hotplate.cache.volumes.ticket import FOLDER
 
 HOME = f"{FOLDER}/env"

@@ -12,7 +12,7 @@ import errno
 import os
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hotplate.cache.errors import BadEnvironment, CacheError
@@ -99,6 +99,10 @@ class ForeignTree:
                     raise _changed(path)
                 yield piece
             self._check_same(path, fd)
+
+    def forget_times(self) -> None:
+        """From now on equal files make equal trees, whenever they were written."""
+        self.entries = {path: replace(entry, mtime=0.0) for path, entry in self.entries.items()}
 
     def head(self, path: str, most_bytes: int) -> bytes:
         """What a file begins with."""

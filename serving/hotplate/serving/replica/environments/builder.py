@@ -22,6 +22,7 @@ from typing import Any
 from uv import find_uv_bin
 
 from hotplate.cache.errors import NoSpace
+from hotplate.cache.volumes.taking.lesson import module_names
 from hotplate.deploy.builds import BuildRunner
 from hotplate.machine import foreign_folder
 from hotplate.machine.background import BackgroundTasks, retrieve_error
@@ -31,7 +32,6 @@ from hotplate.serving.replica.environments.folder import (
     SHARED,
     EnvironmentFolder,
     ReadyEnvironment,
-    module_names,
     oldest_at,
     organization_folder,
 )

@@ -21,7 +21,6 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from blake3 import blake3
 
@@ -32,9 +31,8 @@ BUILD_LOG = "build.log"
 VENV = "venv"
 SHARED = ".shared"
 """In place of an organization's name if all of them share; no organization has this name."""
-MOST_MODULES = 20_000
 MOST_NAME = 200
-"""Limits in characters: of a module's name, and of an organization whose folder has its name."""
+"""Characters of the name of an organization whose folder has its name."""
 
 _PLAIN = re.compile(rf"[A-Za-z0-9][\w.-]{{0,{MOST_NAME - 1}}}", re.ASCII)
 
@@ -152,19 +150,3 @@ def organization_folder(organization: str) -> str:
     if _PLAIN.fullmatch(organization):
         return organization
     return f".{blake3(organization.encode(errors='surrogatepass')).hexdigest(16)}"
-
-
-def module_names(reported: Any) -> list[str]:
-    """The modules that a replica reports as imported: valid names, and no more than a program
-    has."""
-    if not isinstance(reported, list):
-        return []
-    return [name for name in reported[:MOST_MODULES] if _is_module(name)]
-
-
-def _is_module(name: Any) -> bool:
-    return (
-        isinstance(name, str)
-        and len(name) <= MOST_NAME
-        and all(part.isidentifier() for part in name.split("."))
-    )
