@@ -31,9 +31,16 @@ class QuickStore(Store):
     """A store in such a database; in one of PostgreSQL, known by the file, with
     `pytest --database postgresql`."""
 
-    def __init__(self, file: Path, allocate_port: AllocatePort = lowest_free_port) -> None:
+    def __init__(
+        self,
+        file: Path,
+        allocate_port: AllocatePort = lowest_free_port,
+        *,
+        share_address: bool = False,
+    ) -> None:
         url = ELSEWHERE.url(file)
-        super().__init__(QuickDatabase(file) if url is None else Database(url), allocate_port)
+        database = QuickDatabase(file) if url is None else Database(url)
+        super().__init__(database, allocate_port, share_address=share_address)
 
 
 class Elsewhere:

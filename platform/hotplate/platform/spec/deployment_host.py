@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from hotplate.machine.slug import slug
 
 STAR = "*"
@@ -11,26 +9,11 @@ STAR = "*"
 MOST = 63
 """Characters of a part of a host name (RFC 1123)."""
 DEFAULT_ORGANIZATION = "default"
-_BETWEEN = "--"
 
 
 def deployment_host(name: str, organization: str) -> str:
-    """Its part of the host name."""
-    return slug(_text(name, organization), MOST)
-
-
-def rivals(name: str, organization: str) -> Iterator[tuple[str, str]]:
-    """Name and organization of each other deployment that would have the same host name."""
-    text = _text(name, organization)
-    if organization != DEFAULT_ORGANIZATION:
-        yield text, DEFAULT_ORGANIZATION
-    at = text.find(_BETWEEN)
-    while at >= 0:
-        other = text[:at], text[at + len(_BETWEEN) :]
-        if all(other) and other[1] != DEFAULT_ORGANIZATION and other != (name, organization):
-            yield other
-        at = text.find(_BETWEEN, at + 1)
-
-
-def _text(name: str, organization: str) -> str:
-    return name if organization == DEFAULT_ORGANIZATION else f"{name}{_BETWEEN}{organization}"
+    """Its part of the host name. Two may have the same, as a name may look like what is made of
+    another one: the store takes the first."""
+    if organization == DEFAULT_ORGANIZATION:
+        return slug(name, MOST)
+    return slug(f"{name}--{organization}", MOST)

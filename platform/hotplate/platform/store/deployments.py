@@ -10,7 +10,7 @@ from sqlalchemy import delete, exists, func, select, update
 from sqlalchemy.orm import Session, aliased
 
 from hotplate.platform.errors import Conflict, NotFound
-from hotplate.platform.spec.deployment_host import deployment_host, rivals
+from hotplate.platform.spec.deployment_host import deployment_host
 from hotplate.platform.store.audit import record_audit
 from hotplate.platform.store.canaries import (
     NO_CANARY,
@@ -79,13 +79,14 @@ class Deployments(StorePart):
                     f"deployment {name!r} already exists; "
                     "choose another name, or update it with `bentoml deployment update`"
                 )
-            if self._share_address:
+            port = self._allocate_port(taken_ports(session))
+            if self._share_address:  # whoever is as fast has taken the same port, and one of us not
                 _check_host_is_free(session, name, creator.organization.name)
             row = DeploymentRow(
                 organization_id=creator.organization.id,
                 creator_id=creator.id,
                 name=name,
-                port=self._allocate_port(taken_ports(session)),
+                port=port,
                 wanted=DesiredState.RUNNING,
                 status="deploying",
                 labels=list(labels),
@@ -338,14 +339,19 @@ def _shares(row: DeploymentRow) -> dict[str, Any]:
 
 
 def _check_host_is_free(session: Session, name: str, organization: str) -> None:
-    """Raises Conflict, which tells nothing of whose it is."""
-    for other, tenant in rivals(name, organization):
-        owner = session.scalar(select(OrganizationRow.id).where(OrganizationRow.name == tenant))
-        if owner is not None and _by_name(session, owner, other) is not None:
-            raise Conflict(
-                f"deployment {name!r}: the host name {deployment_host(name, organization)!r} that "
-                "it would have is taken; choose another name"
-            )
+    """Raises Conflict, which tells nothing of whose it is. A name can be made to look like the host
+    of another organization's deployment, so all of them are looked at."""
+    host = deployment_host(name, organization)
+    there = (
+        select(DeploymentRow.name, OrganizationRow.name)
+        .join(OrganizationRow, DeploymentRow.organization_id == OrganizationRow.id)
+        .where(DeploymentRow.wanted != DesiredState.DELETED, DeploymentRow.parent_id.is_(None))
+    )
+    if any(deployment_host(*each) == host for each in session.execute(there)):
+        raise Conflict(
+            f"deployment {name!r}: the host name {host!r} that it would have is taken; choose "
+            "another name"
+        )
 
 
 def _by_name(session: Session, organization_id: int, name: str) -> DeploymentRow | None:
