@@ -51,6 +51,8 @@ class FakeController:
         self.replicas: list[dict[str, Any]] = []
         self.ready_replicas: dict[str, int] = {}
         """How many ready replicas each version of a canary has."""
+        self.last_look: dict[str, Any] = {}
+        """What it says of roll-outs, where it has not looked at them since."""
         self.lines = ["ready"]
         """What every replica has printed."""
         self.log_files: dict[str, Path] = {}
@@ -110,7 +112,7 @@ class FakeController:
         live: dict[str, Any] = {"services": [], "replicas": self.replicas}
         deployment = self._store.deployments.get(deployment_id)
         if deployment is not None:
-            live["rollout"] = rollout_json(DeploymentState(deployment), [], {})
+            live["rollout"] = rollout_json(DeploymentState(deployment), [], {}) | self.last_look
             live["rollout"]["versions"] += [
                 {"version": version, "ready": count}
                 for version, count in self.ready_replicas.items()

@@ -82,6 +82,16 @@ async def test_it_says_how_the_last_one_stands(deployed: Cloud) -> None:
     assert set(version["answers"]) == {"2xx", "3xx", "4xx", "5xx", "broken"}
 
 
+async def test_what_serves_is_shown_before_the_controller_has_looked(
+    deployed: Cloud, controller: FakeController
+) -> None:
+    before = await deployed.call("GET", f"{ONE}/rollout")
+    controller.last_look = before
+    answer = await act(deployed, "restart")
+    assert (answer["to"], answer["phase"]) == (3, "starting")
+    assert answer["versions"] == before["versions"] != []
+
+
 async def test_undo_makes_a_new_revision_of_an_older_one(
     deployed: Cloud, controller: FakeController
 ) -> None:

@@ -3,7 +3,7 @@ done about it."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -119,7 +119,7 @@ class RolloutRoutes:
     async def _answer(self, deployment: Deployment) -> web.Response:
         found = self._controller.live(deployment.id).get("rollout")
         if found is None or found["to"] != deployment.latest.number:
-            found = _unseen(deployment)
+            found = _unseen(deployment, [] if found is None else found["versions"])
         return tagged(found, changeable(deployment))
 
     async def _undo(self, request: web.Request, deployment: Deployment, fields: Fields) -> None:
@@ -260,8 +260,8 @@ def _under_way(deployment: Deployment) -> Revision:
     return latest
 
 
-def _unseen(deployment: Deployment) -> dict[str, Any]:
-    """A roll-out that the controller has not begun."""
+def _unseen(deployment: Deployment, versions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """A roll-out that the controller has not begun; `versions` are those of before."""
     latest, serving = deployment.latest, deployment.serving
     return {
         "strategy": strategy_of(latest).value,
@@ -270,7 +270,7 @@ def _unseen(deployment: Deployment) -> dict[str, Any]:
         "to": latest.number,
         "reason": deployment.reason,
         "since": latest.created_at.isoformat(),
-        "versions": [],
+        "versions": versions,
     }
 
 
