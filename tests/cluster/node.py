@@ -219,6 +219,7 @@ class Node:
                     "evictionHard": {"memory.available": "200Mi", "nodefs.available": "2%"},
                     "nodeStatusReportFrequency": "1m",
                     "syncFrequency": "10s",
+                    "volumeStatsAggPeriod": "10s",  # how long a pod may go on with a full disk
                     "tlsCertFile": str(served),
                     "tlsPrivateKeyFile": str(key),
                 }
