@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hotplate.deploy.cluster.pod_spec import PodReport
-from hotplate.deploy.cluster.pod_times import times_of
+from hotplate.deploy.cluster.pod_times import PodTimes, times_of
 from hotplate.deploy.phases import Phase
 
 CREATED_AT = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
@@ -90,3 +90,20 @@ def test_one_that_was_ready_and_is_not_now_has_been() -> None:
     assert times_of(pod, container).ready_at is not None
     pod, container = ready_pod(ready=False, started=False)
     assert times_of(pod, container).ready_at is None
+
+
+def test_times_are_as_close_as_whoever_saw_them_and_stay_in_order() -> None:
+    named = PodTimes(10.0, 10.0, 12.0, 12.0)
+    seen = PodTimes(10.4, 10.5, 12.9, 12.7)
+    assert named.sharpened(seen) == PodTimes(10.4, 10.5, 12.9, 12.9)
+    assert PodTimes(10.0, 10.0).sharpened(PodTimes(10.4, 10.5)) == PodTimes(10.4, 10.5)
+    assert named.sharpened(PodTimes(5.0, 5.0, 5.0, 5.0)) == named
+    assert named.sharpened(PodTimes(99.0, 99.0, 99.0, 99.0)) == PodTimes(11.0, 11.0, 13.0, 13.0)
+
+
+def test_what_was_seen_first_is_kept() -> None:
+    first = PodTimes(10.0).seen(10.4)
+    assert first == PodTimes(10.4)
+    later = PodTimes(10.0, 11.0).seen(11.5, first)
+    assert later == PodTimes(10.4, 11.5)
+    assert PodTimes(10.0, 11.0, 12.0, 14.0).seen(14.2, later) == PodTimes(10.4, 11.5, 14.2, 14.2)

@@ -11,8 +11,10 @@ from aiohttp import web
 
 from hotplate.deploy.cluster import starts as limits
 from hotplate.deploy.cluster.pod_spec import PodReport, PodRuntime, PodSpec
+from hotplate.deploy.cluster.pod_times import PodTimes
 from hotplate.deploy.cluster.starts import Starts
 from hotplate.deploy.engine import Replica, ReplicaState
+from hotplate.deploy.phases import unix_now
 from hotplate.deploy.workload import Workload, WorkloadKey
 from tests.support.patience import until
 
@@ -89,15 +91,15 @@ def ready(program: Program, ready_at: float = 12.0) -> Replica:
 
 async def test_a_pod_is_asked_once_when_it_is_ready(starts: Starts, program: Program) -> None:
     starts.follow([replace(ready(program), state=ReplicaState.STARTING, ready_at=None)])
-    assert starts.heard("u1", 0) == (None, None)
+    assert starts.heard("u1", 0) is None
     for _ in range(3):
         starts.follow([ready(program)])
-    report = await until(lambda: starts.heard("u1", 0)[0])
+    report = await until(lambda: starts.heard("u1", 0))
     assert report is not None and report.about == {"said": "so it was"}
     starts.follow([ready(program)])
     assert program.asked == 1
     starts.follow([])
-    assert starts.heard("u1", 0) == (None, None), "it has gone"
+    assert starts.heard("u1", 0) is None, "it has gone"
 
 
 async def test_one_that_does_not_answer_is_asked_again(
@@ -106,7 +108,7 @@ async def test_one_that_does_not_answer_is_asked_again(
     monkeypatch.setattr(limits, "PAUSES_S", (0.0, 0.01, 0.01))
     program.statuses = [503]
     starts.follow([ready(program)])
-    assert await until(lambda: starts.heard("u1", 0)[0])
+    assert await until(lambda: starts.heard("u1", 0))
     assert program.asked == 2
 
 
@@ -123,10 +125,10 @@ async def test_a_container_that_starts_again_is_another_start(
     starts: Starts, program: Program
 ) -> None:
     starts.follow([ready(program)])
-    assert await until(lambda: starts.heard("u1", 0)[0])
+    assert await until(lambda: starts.heard("u1", 0))
     starts.follow([replace(ready(program, 30.0), restarts=1)])
-    assert starts.heard("u1", 0) == (None, None)
-    assert await until(lambda: starts.heard("u1", 1)[0])
+    assert starts.heard("u1", 0) is None
+    assert await until(lambda: starts.heard("u1", 1))
     assert program.asked == 2
 
 
@@ -134,4 +136,14 @@ async def test_when_it_was_ready_first_stays_known(starts: Starts, program: Prog
     starts.follow([ready(program, 12.0)])
     starts.follow([replace(ready(program), state=ReplicaState.UNREADY, ready_at=5.0)])
     starts.follow([ready(program, 99.0)])
-    assert starts.heard("u1", 0)[1] == 12.0
+    assert starts.sharpened("u1", 0, PodTimes(1.0, 2.0, 3.0, 99.0)).ready_at == 12.0
+
+
+async def test_whole_seconds_are_told_closer_by_who_saw_them_pass(starts: Starts) -> None:
+    now = unix_now()
+    made = PodTimes(float(int(now)))
+    first = starts.sharpened("u1", 0, made).created_at
+    assert now <= first <= unix_now() or first == made.created_at + 1
+    assert starts.sharpened("u1", 0, replace(made, placed_at=made.created_at)).created_at == first
+    old = PodTimes(1.0, 1.0, 3.0, 4.0)
+    assert starts.sharpened("u2", 0, old) == PodTimes(2.0, 2.0, 4.0, 5.0)

@@ -10,6 +10,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from hotplate.autoscaler.policy import Replicas
+from hotplate.deploy.phases import Phase
 from hotplate.platform.controller.deployment_state import DeploymentState
 from hotplate.platform.controller.event_recorder import LEARNT_EVERY_S, EventRecorder
 from hotplate.platform.controller.metrics import ControllerMetrics
@@ -166,3 +167,18 @@ async def test_only_a_status_that_is_news_is_waited_for(decided: Decided) -> Non
     written = decided.store.deployments.get(made.id)
     assert written is not None and written.status == "running"
     assert "Slots" in [event.kind for event in decided.store.history.events(made.id)]
+
+
+async def test_a_start_is_kept_again_once_its_replica_tells_of_it(decided: Decided) -> None:
+    """A pod is asked only when it is ready; on one machine it has told by then."""
+    made = replica("echo-1-echo-aaaaa", ready_at=12.0, phases=(Phase("init", 10.0, 12.0),))
+    told = replace(
+        made, self_report={"so": "it was"}, phases=(*made.phases, Phase("weights", 10.5, 11.0))
+    )
+    names = []
+    for seen in (made, told, told):
+        decided.recorder.record_problems(decided.state, [seen])
+        await decided.recorder.flush()
+        (start,) = decided.store.history.cold_starts(decided.state.deployment.id)
+        names.append([phase["name"] for phase in start.phases])
+    assert names == [["init"], ["init", "weights"], ["init", "weights"]]

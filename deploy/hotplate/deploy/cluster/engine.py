@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 
 from hotplate.deploy.cluster import names
 from hotplate.deploy.cluster.api import ClusterApi
@@ -172,9 +173,9 @@ class KubernetesEngine(Engine):
         return [*known, *self._missing(there)]
 
     def _replica(self, pod: Manifest, told: Mapping[str, Sequence[Manifest]]) -> Replica | None:
-        uid = pod["metadata"]["uid"]
-        report, ready_at = self._starts.heard(uid, restarts_of(pod))
-        return replica_of(pod, told.get(uid, ()), report, ready_at)
+        uid, restarts = pod["metadata"]["uid"], restarts_of(pod)
+        sharpened = partial(self._starts.sharpened, uid, restarts)
+        return replica_of(pod, told.get(uid, ()), self._starts.heard(uid, restarts), sharpened)
 
     def _missing(self, there: Mapping[WorkloadKey, int]) -> Sequence[Replica]:
         """Those that are wanted, and that cannot be made now, or the cluster does not make."""

@@ -1,7 +1,8 @@
 """When what happened to a pod, by one clock; pure.
 
-Times of a cluster are whole seconds. Who made a pod and who gave it a node go by the cluster's
-clock, its kubelet by its node's, which may be hours off: where that shows, its times are moved.
+Times of a cluster are whole seconds: when the engine saw something first says it closer. Who made
+a pod and who gave it a node go by the cluster's clock, its kubelet by its node's, which may be
+hours off: where that shows, its times are moved.
 What the pod's program reports of its start are durations by a clock of its own; they are laid
 between these times.
 """
@@ -11,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, overload
 
 from hotplate.deploy.cluster.objects import Manifest
 from hotplate.deploy.cluster.pod_spec import PodReport
@@ -20,6 +21,7 @@ from hotplate.deploy.phases import Phase, merge
 NOISE_S = 3.0
 """Whole seconds, and how long a kubelet takes to tell, look like clocks that differ by so much."""
 KUBELET = "kubelet"
+_WHOLE_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,27 @@ class PodTimes:
     begun_at: float | None = None
     """When its program was started last."""
     ready_at: float | None = None
+
+    def seen(self, at: float, before: PodTimes | None = None) -> PodTimes:
+        """When each of its times was seen first: now, Unix seconds, or as it was noted before."""
+        first = before or PodTimes(at)
+        return PodTimes(
+            first.created_at,
+            self.placed_at and (first.placed_at or at),
+            self.begun_at and (first.begun_at or at),
+            self.ready_at and (first.ready_at or at),
+        )
+
+    def sharpened(self, seen: PodTimes) -> PodTimes:
+        """The same to the fraction of a second at which each was seen first, as far as that is
+        within the second that the cluster names; in the same order."""
+        created_at = _within_its_second(self.created_at, seen.created_at)
+        placed_at = _within_its_second(self.placed_at, seen.placed_at, created_at)
+        begun_at = _within_its_second(self.begun_at, seen.begun_at, placed_at or created_at)
+        last = begun_at or placed_at or created_at
+        return PodTimes(
+            created_at, placed_at, begun_at, _within_its_second(self.ready_at, seen.ready_at, last)
+        )
 
     def phases(self, report: PodReport | None = None) -> tuple[Phase, ...]:
         """Instance until it has a node, environment until its program runs, then what that says."""
@@ -88,6 +111,18 @@ def has_been_ready(status: Mapping[str, Any], container: Mapping[str, Any]) -> b
 def seconds(at: str) -> float:
     """Unix seconds."""
     return datetime.fromisoformat(at).timestamp()
+
+
+@overload
+def _within_its_second(at: float, seen_at: float | None, first: float = 0.0) -> float: ...
+@overload
+def _within_its_second(
+    at: float | None, seen_at: float | None, first: float = 0.0
+) -> float | None: ...
+def _within_its_second(at: float | None, seen_at: float | None, first: float = 0.0) -> float | None:
+    if at is None:
+        return None
+    return max(first, min(max(at if seen_at is None else seen_at, at), at + _WHOLE_S))
 
 
 def _moved(phase: Phase, by_s: float) -> Phase:

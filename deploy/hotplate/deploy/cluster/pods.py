@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from hotplate.deploy.cluster import names
 from hotplate.deploy.cluster.objects import GPU, PORT, Manifest
 from hotplate.deploy.cluster.pod_spec import PodReport
-from hotplate.deploy.cluster.pod_times import has_been_ready, seconds, times_of
+from hotplate.deploy.cluster.pod_times import PodTimes, has_been_ready, seconds, times_of
 from hotplate.deploy.cluster.quantities import cpus, size_bytes
 from hotplate.deploy.engine import Node, Replica, ReplicaState
 from hotplate.deploy.workload import Resources, WorkloadKey
@@ -27,19 +26,17 @@ def replica_of(
     pod: Manifest,
     events: Iterable[Manifest] = (),
     report: PodReport | None = None,
-    ready_at: float | None = None,
+    sharpened: Callable[[PodTimes], PodTimes] = lambda times: times,
 ) -> Replica | None:
     """The replica that a pod is; None = it is nobody's. `events` are those that tell of it,
-    `report` is what its program has said, `ready_at` when it was ready first, if that is known."""
+    `report` is what its program has said; `sharpened` tells its times closer than the cluster."""
     meta, status = pod["metadata"], pod.get("status") or {}
     key = names.key_in(meta.get("annotations") or {})
     if key is None:
         return None
     container = _container(status)
     state, reason = _state(pod, container, list(events))
-    times = times_of(pod, container)
-    if ready_at is not None and times.ready_at is not None:
-        times = replace(times, ready_at=ready_at)
+    times = sharpened(times_of(pod, container))
     ended = state is ReplicaState.BACKOFF or (not container.get("ready") and _ended(container))
     address = status.get("podIP", "")
     return Replica(

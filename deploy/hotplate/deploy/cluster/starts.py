@@ -15,8 +15,10 @@ from dataclasses import dataclass, replace
 import aiohttp
 
 from hotplate.deploy.cluster.pod_spec import PodReport, PodRuntime
+from hotplate.deploy.cluster.pod_times import PodTimes
 from hotplate.deploy.cluster.pods import late
 from hotplate.deploy.engine import Replica, ReplicaState
+from hotplate.deploy.phases import unix_now
 from hotplate.deploy.workload import Workload
 from hotplate.machine.background import BackgroundTasks
 
@@ -36,6 +38,8 @@ class _Start:
     restarts: int
     seen_at: float
     """When it was first seen on its node, by the loop's clock."""
+    times: PodTimes | None = None
+    """When each step of it was seen first, in Unix seconds."""
     ready_at: float | None = None
     report: PodReport | None = None
     is_asked: bool = False
@@ -50,13 +54,23 @@ class Starts:
         self._slots = asyncio.Semaphore(AT_ONCE)
         self._tasks = BackgroundTasks()
 
-    def heard(self, uid: str, restarts: int) -> tuple[PodReport | None, float | None]:
-        """What the program of a pod has said, which has started again so often, and when it was
-        ready first."""
+    def heard(self, uid: str, restarts: int) -> PodReport | None:
+        """What the program of a pod has said, which has started again so often."""
+        start = self._starts.get(uid)
+        return start.report if start is not None and start.restarts == restarts else None
+
+    def sharpened(self, uid: str, restarts: int, times: PodTimes) -> PodTimes:
+        """The times of a pod, which has started again so often, by when they were seen first; it
+        is ready since it was so first."""
         start = self._starts.get(uid)
         if start is None or start.restarts != restarts:
-            return None, None
-        return start.report, start.ready_at
+            start = _Start(restarts, asyncio.get_running_loop().time())
+            self._starts[uid] = start
+        start.times = times.seen(unix_now(), start.times)
+        sharp = times.sharpened(start.times)
+        if sharp.ready_at is None or start.ready_at is None:
+            return sharp
+        return replace(sharp, ready_at=start.ready_at)
 
     def follow(self, replicas: Iterable[Replica]) -> None:
         """These are all that there are."""

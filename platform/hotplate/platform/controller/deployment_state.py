@@ -94,6 +94,8 @@ class DeploymentState:
     """Replicas whose readiness checks fail."""
     started: set[tuple[str, float]] = field(default_factory=set)
     """(replica, ready since) whose cold start is on record."""
+    told: set[tuple[str, float | None]] = field(default_factory=set)
+    """The same of those that have said themselves how they started."""
     slots: SlotCounts = field(default_factory=SlotCounts)
     seen: tuple[str, ...] = ()
     """The last replicas, so that their logs are found when they have ended."""
@@ -301,6 +303,14 @@ class DeploymentState:
         back = [r for r in replicas if r.id in self.unready and r.state is ReplicaState.READY]
         self.unready = {r.id for r in replicas if r.state is ReplicaState.UNREADY}
         return back
+
+    def newly_told(self, replicas: Sequence[Replica]) -> list[Replica]:
+        """Replicas that have said how they started since the last call, after they were counted as
+        started; so this is asked before `newly_ready`."""
+        told = {(r.id, r.ready_at): r for r in replicas if r.self_report is not None}
+        fresh = [r for at, r in told.items() if at in self.started and at not in self.told]
+        self.told = set(told)
+        return fresh
 
     def newly_ready(self, replicas: Sequence[Replica]) -> list[Replica]:
         """Replicas whose cold start has ended since the last call."""

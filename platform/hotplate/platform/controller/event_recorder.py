@@ -129,13 +129,15 @@ class EventRecorder:
             self._event(state, "ReplicaUnready", messages.replica_problem(replica))
         for replica in state.ready_again(replicas):
             self._event(state, "ReplicaReady", messages.ready_again(replica))
+        told = state.newly_told(replicas)
         for replica in state.newly_ready(replicas):
             self._metrics.started(replica)
             events.info("%s: %s", state.deployment.name, messages.became_ready(replica))
             if not first_look:  # what was ready before has taught an earlier self
                 self._scaling.record_cold_start(replica.key, repeatable_s(replica))
-            cold_start = _cold_start(replica)
-            self._pending.add(self._store.history.put_cold_start, state.deployment.id, cold_start)
+            self._keep_start(state, replica)
+        for replica in told:
+            self._keep_start(state, replica)
         waiting = (r.reason for r in replicas if r.state is ReplicaState.PENDING and r.reason)
         reason = next(waiting, "")
         if reason and reason != state.pending_reason:
@@ -240,6 +242,10 @@ class EventRecorder:
     def forget(self, name: str) -> None:
         """Drop the figures of a deployment that is gone; `name` as in the metrics' label."""
         self._metrics.forget(name)
+
+    def _keep_start(self, state: DeploymentState, replica: Replica) -> None:
+        cold_start = _cold_start(replica)
+        self._pending.add(self._store.history.put_cold_start, state.deployment.id, cold_start)
 
     def _event(self, state: DeploymentState, kind: str, message: str) -> None:
         events.info("%s: %s", state.deployment.name, message)
