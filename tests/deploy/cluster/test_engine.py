@@ -197,6 +197,21 @@ async def test_what_is_refused_is_tried_again(server: ClusterServer, status: int
     assert server.statuses == []
 
 
+async def test_a_version_of_a_canary_comes_and_goes_beside_its_deployment(
+    server: ClusterServer,
+) -> None:
+    version = workload(deployment="hello#next")
+    async with engine_on(server) as engine:
+        await engine.expect([FIRST, version])
+        await engine.scale(FIRST, 1)
+        await engine.scale(version, 1)
+        await until_replicas(engine, states(S.READY, S.READY))
+        assert {replica.key for replica in engine.replicas()} == {FIRST.key, version.key}
+        assert all("#" not in ref.name for ref in server.cluster.objects)
+        await engine.expect([FIRST])
+        await until(lambda: deployments(server) == {"hello"})
+
+
 async def test_what_is_refused_for_good_waits_with_the_servers_sentence(
     server: ClusterServer,
 ) -> None:

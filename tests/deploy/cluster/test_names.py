@@ -2,44 +2,22 @@
 
 from __future__ import annotations
 
-import re
-
-import pytest
 from blake3 import blake3
-from hypothesis import given
-from hypothesis import strategies as st
 
-from hotplate.deploy.cluster.names import BASE_LENGTH, bases, key_in
+from hotplate.deploy.cluster.names import (
+    BASE_LENGTH,
+    DEPLOYMENT,
+    bases,
+    deployment_labels,
+    key_in,
+    workload_labels,
+)
+from hotplate.deploy.cluster.objects import anchor
 from hotplate.deploy.workload import WorkloadKey
-from hotplate.machine.slug import slug
 
 
 def digest(text: str) -> str:
     return blake3(text.encode()).hexdigest()[:8]
-
-
-@pytest.mark.parametrize(
-    ("text", "most", "expected"),
-    [
-        ("hello-1-Hello", 42, "hello-1-hello"),
-        ("my_service", 42, f"my-service-{digest('my_service')}"),
-        ("-a-", 42, f"a-{digest('-a-')}"),
-        ("a--b", 42, f"a-b-{digest('a--b')}"),
-        ("a" * 42, 42, "a" * 42),
-        ("a" * 43, 42, f"{'a' * 33}-{digest('a' * 43)}"),
-        ("a" * 32 + "-" + "b" * 20, 42, f"{'a' * 32}-{digest('a' * 32 + '-' + 'b' * 20)}"),
-        ("推論", 63, digest("推論")),
-    ],
-)
-def test_a_slug_keeps_what_it_can(text: str, most: int, expected: str) -> None:
-    assert slug(text, most) == expected
-
-
-@given(st.text(), st.integers(min_value=9, max_value=63))
-def test_a_slug_is_good_in_a_host_name(text: str, most: int) -> None:
-    made = slug(text, most)
-    assert re.fullmatch("[a-z0-9]([-a-z0-9]*[a-z0-9])?", made)
-    assert len(made) <= most
 
 
 def test_a_workload_is_named_by_its_key_without_the_organization() -> None:
@@ -62,6 +40,20 @@ def test_the_longest_names_leave_room_for_what_is_added_to_them() -> None:
     made = set(bases(keys).values())
     assert len(made) == 2
     assert {len(name) for name in made} == {BASE_LENGTH + len("h-")}
+
+
+def test_a_deployment_keeps_its_name_and_a_version_of_a_canary_has_one_that_is_good() -> None:
+    for name in ("hello", "a--b", "d" * 63):
+        key = WorkloadKey("acme", name, 1, "Hello")
+        assert (
+            workload_labels(key)[DEPLOYMENT] == deployment_labels("acme", name)[DEPLOYMENT] == name
+        )
+    version = f"hello-next-{digest('hello#next')}"
+    key = WorkloadKey("acme", "hello#next", 1, "Hello")
+    assert workload_labels(key)[DEPLOYMENT] == version
+    anchored = anchor("acme", "hello#next", "hotplate-t-acme")["metadata"]
+    assert anchored["name"] == anchored["labels"][DEPLOYMENT] == version
+    assert key_in({"hotplate.dev/workload": str(key)}) == key
 
 
 def test_the_key_is_read_back_from_an_annotation() -> None:

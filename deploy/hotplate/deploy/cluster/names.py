@@ -37,6 +37,8 @@ BASE_LENGTH = 42
 """Of the part of a workload's name that its key decides. With `h-` before it, and after it what
 Kubernetes and we add to names of pods and of other objects, it stays below 63."""
 
+_LABEL = re.compile("[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+
 
 def bases(keys: Iterable[WorkloadKey]) -> dict[WorkloadKey, str]:
     """The name of each workload's objects. `keys` has those of all services of a revision, or none
@@ -55,6 +57,13 @@ def tenant_namespace(release: str, organization: str) -> str:
     return f"{release}-t-{organization}"
 
 
+def deployment_name(deployment: str) -> str:
+    """Of its anchor, and in labels: the name that its user gave, which is good there. A version of a
+    canary has a sign in its name that is not, so it has a slug."""
+    is_good = len(deployment) <= LABEL_LENGTH and _LABEL.fullmatch(deployment)
+    return deployment if is_good else slug(deployment, LABEL_LENGTH)
+
+
 def labels(key: WorkloadKey) -> dict[str, str]:
     """Of everything that is a workload's."""
     return {**organization_labels(key.organization), **workload_labels(key)}
@@ -63,7 +72,7 @@ def labels(key: WorkloadKey) -> dict[str, str]:
 def workload_labels(key: WorkloadKey) -> dict[str, str]:
     """Those in which it differs from all others of its namespace."""
     return {
-        DEPLOYMENT: key.deployment,
+        DEPLOYMENT: deployment_name(key.deployment),
         REVISION: str(key.revision),
         SERVICE: slug(key.service, LABEL_LENGTH),
     }
@@ -71,7 +80,7 @@ def workload_labels(key: WorkloadKey) -> dict[str, str]:
 
 def deployment_labels(organization: str, deployment: str) -> dict[str, str]:
     """Of everything that is a deployment's."""
-    return {**organization_labels(organization), DEPLOYMENT: deployment}
+    return {**organization_labels(organization), DEPLOYMENT: deployment_name(deployment)}
 
 
 def organization_labels(organization: str) -> dict[str, str]:

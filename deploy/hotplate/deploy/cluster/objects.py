@@ -109,7 +109,7 @@ def anchor(organization: str, deployment: str, namespace: str) -> Manifest:
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {
-            "name": deployment,
+            "name": names.deployment_name(deployment),
             "namespace": namespace,
             "labels": names.deployment_labels(organization, deployment),
             "finalizers": [names.DRAIN],
