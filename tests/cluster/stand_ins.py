@@ -124,6 +124,15 @@ def _database_made(programs: Path) -> bool:
     return done.returncode == 0 or "already exists" in done.stderr
 
 
+def lacks() -> str | None:
+    """One sentence, or None where they can run."""
+    try:
+        _programs()
+    except CannotRunHere as error:
+        return str(error)
+    return None
+
+
 def _programs() -> Path:
     """Where PostgreSQL's are; Debian keeps them off the path."""
     debian = sorted(Path("/usr/lib/postgresql").glob("*/bin"))

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 
+from tests.cluster import stand_ins
 from tests.cluster.errors import CannotRunHere, TestClusterError
 from tests.cluster.installation import Installation
 from tests.cluster.layout import REPOSITORY
@@ -23,7 +24,7 @@ def run(cluster: Installation) -> int:
             print(reason)
             return 0
         return _pytest()
-    if (reason := lacks()) is not None:
+    if (reason := lacks() or stand_ins.lacks()) is not None:
         print(reason)
         return 0
     was_there = cluster.layout.kubeconfig.exists()
