@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
@@ -20,7 +21,7 @@ from hotplate.deploy.workload import Model, Workload
 from hotplate.serving.replica.pods.report import report_in
 from hotplate.serving.replica.pods.runtime import BentoPodRuntime
 from hotplate.serving.replica.secret_values import SecretValue
-from tests.support.patience import until
+from tests.support.patience import PATIENCE_S, until
 from tests.support.replica.bentos import write_bento, write_model
 from tests.support.replica.pods import MANIFEST, OneBento, OneEnvironment, Pod, lay_out, running
 from tests.support.replica.replicas import SecretsOf, workload
@@ -181,6 +182,32 @@ async def test_what_runs_ends_in_time_and_the_container_starts_again(
         assert again.get("/told", {})["key"] == "file-secret"
         again.end()
         assert again.ended() == 0
+
+
+async def test_what_it_learns_goes_to_its_agent_and_what_others_have_learnt_is_there(
+    bento: Path, tmp_path: Path
+) -> None:
+    spec, folder = await spec_of(bento, INNER), tmp_path / "inner"
+    lay_out(folder, spec, bento, {"tiny/v1": write_model(tmp_path / "tiny", "tiny", "v1")})
+    (folder / "hotplate" / "compiled" / "triton").mkdir(parents=True)
+    (folder / "hotplate" / "compiled" / "triton" / "kernel.so").write_bytes(b"kernel")
+    with socket.socket(socket.AF_UNIX) as agent:
+        agent.bind(str(folder / "hotplate" / "agent.sock"))
+        (folder / "hotplate" / "agent.sock").chmod(0o666)
+        agent.listen()
+        agent.settimeout(PATIENCE_S)
+        with running(folder, spec) as pod:
+            await until(lambda: pod.is_ready(spec.ready_path))
+            assert spec.env["TRITON_CACHE_DIR"] == "/scratch/compiled/triton"
+            own = folder / "scratch" / "compiled" / "triton" / "kernel.so"
+            assert own.read_bytes() == b"kernel" and own.stat().st_uid == USER
+            pod.end()
+            connection, _ = agent.accept()
+            with connection, connection.makefile("rb") as said:
+                assert json.loads(said.readline()) == {"keep": True}
+                assert "bentoml" in json.loads((folder / "scratch" / "modules.json").read_bytes())
+                connection.sendall(b'{"kept": true}\n')
+            assert pod.ended() in WHEN_ASKED
 
 
 async def test_another_service_of_the_bento_is_another_pod(bento: Path, tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
+from hotplate.serving.replica.inside.learnt import LearntFiles, begin
 from hotplate.serving.replica.inside.own_folder import add_model, copy_bento
 from hotplate.serving.streaming.start_clock import note_launch
 
@@ -52,6 +53,7 @@ def main() -> None:
         job = _job()
         _clear(SCRATCH)
         _make_own(job)
+        begin(NODE, SCRATCH)
         listener = socket.create_server(("0.0.0.0", PORT), backlog=BACKLOG)
     except (OSError, ValueError, KeyError) as error:
         sys.exit(f"The replica cannot be prepared: {type(error).__name__}: {error}")
@@ -61,7 +63,7 @@ def main() -> None:
     if child == 0:
         _become_worker(job, listener, before)
     listener.close()
-    _stay_first(child)
+    _stay_first(child, LearntFiles(NODE, SCRATCH))
 
 
 def _job() -> Job:
@@ -116,7 +118,7 @@ def _become_worker(job: Job, listener: socket.socket, mask: Any) -> NoReturn:
     os.execv(sys.executable, [sys.executable, "-m", WORKER])
 
 
-def _stay_first(child: int) -> NoReturn:
+def _stay_first(child: int, learnt: LearntFiles) -> NoReturn:
     """Pass signals on and bury the dead, until the worker has ended: then all others do."""
     while True:
         number = signal.sigwait({*PASSED_ON, signal.SIGCHLD})
@@ -125,6 +127,7 @@ def _stay_first(child: int) -> NoReturn:
             continue
         for pid, status in _ended():
             if pid == child:
+                learnt.last()
                 code = os.waitstatus_to_exitcode(status)
                 os._exit(code if code >= 0 else 128 - code)
 

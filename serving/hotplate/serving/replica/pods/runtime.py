@@ -23,6 +23,7 @@ from hotplate.deploy.cluster.objects import (
 )
 from hotplate.deploy.cluster.pod_spec import PodReport, PodRuntime, PodSpec
 from hotplate.deploy.workload import Workload
+from hotplate.serving.replica.compile_cache import variables as compiled_code
 from hotplate.serving.replica.inside.patches.handlers import REPORT_PATH
 from hotplate.serving.replica.inside.pod import DEPENDS
 from hotplate.serving.replica.inside.reserved import REPLICA_UID
@@ -149,6 +150,7 @@ def _program(workload: Workload, env: Mapping[str, str]) -> Program:
         "PATH": PATHS,
         "HOME": str(SCRATCH / "user"),
         **temporary_folder(OWN.temporary),
+        **compiled_code(OWN.compiled),
         **thread_counts(workload.resources.cpus, processes_of(workload)),
     }
     placing = {"folder": str(memory_folder(SCRATCH, walled=True)), "of": str(SCRATCH)}
