@@ -41,6 +41,7 @@ from tests.support.replica.bentos import write_wheel
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 BUILDS = "hotplate-builds"
+OURS = "--selector=hotplate.dev/organization=acme"
 BUILT_WITHIN_S = 120.0
 OWN = "./wheels/tiny-1.0-py3-none-any.whl"
 RUNTIME = RuntimeImage("3.11", reference("hotplate-runtime"))
@@ -256,6 +257,7 @@ async def bench(
     made = Bench(api, agents.blobs(), agents, kubectl, tmp_path, namespace)
     yield made
     await made.close()
+    await made.kube("delete", "jobs", "-n", BUILDS, OURS, "--wait=false")
     await api.close()
 
 
@@ -338,8 +340,6 @@ async def test_what_holds_a_build_back_is_said_meanwhile(bench: Bench) -> None:
     await forged.said(
         bench.bento("idna==3.8").digest, "was not signed by this cluster's control plane"
     )
-    selector = "--selector=hotplate.dev/organization=acme"
-    await bench.kube("delete", "jobs", "-n", BUILDS, selector, "--wait=false")
 
 
 async def test_a_build_whose_pod_is_killed_begins_anew(bench: Bench) -> None:
@@ -347,8 +347,7 @@ async def test_a_build_whose_pod_is_killed_begins_anew(bench: Bench) -> None:
     bento = bench.bento(post_commands=[command]).digest
     builder = bench.builder()
     await builder.printed(bento, "runs")
-    selector = "--selector=hotplate.dev/organization=acme"
-    await bench.kube("delete", "pods", "-n", BUILDS, selector, "--wait=false")
+    await bench.kube("delete", "pods", "-n", BUILDS, OURS, "--wait=false")
     await builder.said(bento, "The build begins anew.")
     found = await builder.built(bento)
     assert "The build begins anew." in builder.environments.log(found.digest).read_text()
