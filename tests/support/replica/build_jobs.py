@@ -9,7 +9,6 @@ from pathlib import Path
 from hotplate.cache.store.blobs import BlobStore
 from hotplate.cache.volumes.ticket import Ticket, opened
 from hotplate.deploy.cluster.builds.spec import BuildEnd, BuildJobs, BuildOutcome, JobBuild
-from tests.support.patience import until
 
 DONE = BuildOutcome(BuildEnd.DONE, log=("built",), took_s=1.5)
 MANIFEST = "cd" * 32
@@ -38,9 +37,6 @@ class BuildsInMemory(BuildJobs):
             return await running
         finally:
             del self._running[wanted.digest]
-
-    async def runs(self) -> None:
-        await until(lambda: self._running)
 
     def ticket(self) -> Ticket:
         """Of the build that was begun last."""

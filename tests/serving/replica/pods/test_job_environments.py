@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hotplate.cache.origins.hubs import Hubs
 from hotplate.cache.store.blobs import BlobStore
@@ -28,7 +30,7 @@ from hotplate.serving.replica.pods.settings import EnvironmentSettings
 from hotplate.serving.replica.secret_values import SecretSet
 from tests.support.patience import until
 from tests.support.replica.bentos import write_bento
-from tests.support.replica.build_jobs import MANIFEST, BuildsInMemory
+from tests.support.replica.build_jobs import DONE, MANIFEST, BuildsInMemory
 from tests.support.replica.replicas import workload
 
 KEY = key_of("cluster token")
@@ -97,6 +99,10 @@ class Bench:
         found = await until(failed)
         assert found is not None
         return found
+
+    async def at_rest(self) -> None:
+        """Returns when nothing is looked for or built."""
+        await until(lambda: all(each.task is None for each in self.environments.known()))
 
     async def told(self) -> None:
         """Returns when something has changed."""
@@ -306,3 +312,75 @@ async def test_a_python_that_no_image_has_fails_the_revision(
     with pytest.raises(EnvironmentFailed, match=r"Python 3\.11; it has 3\.12"):
         await bench.of()
     assert bench.builds.begun == []
+
+
+@dataclass
+class Model:
+    """What is to be said, by what has happened."""
+
+    published: bool = False
+    waiting: set[int] = field(default_factory=set)
+    """Revisions that wait for the build that runs; none = none runs."""
+    failed_for: set[int] = field(default_factory=set)
+
+    def ask(self, number: int) -> str:
+        if self.published:
+            return "ready"
+        if not self.waiting and number in self.failed_for:
+            return "failed"
+        self.waiting.add(number)
+        return "being built"
+
+    def end(self, how: str) -> None:
+        self.published = how == "done"
+        if how == "failed":
+            self.failed_for |= self.waiting
+        self.waiting.clear()
+
+
+ACTIONS = st.lists(
+    st.sampled_from(["1", "2", "3", "done", "failed", "away", "restart"]), max_size=9
+)
+
+
+async def asked(bench: Bench, number: int) -> str:
+    async def settled() -> str:
+        try:
+            said = await bench.prepared(revision(number))
+        except EnvironmentFailed as failed:
+            return "" if failed.retry else "failed"
+        return {LOOKED_FOR: "", BUILDING: "being built"}.get(said, "ready")
+
+    return await until(settled)
+
+
+async def walk(folder: Path, actions: Sequence[str]) -> None:
+    blobs, model = BlobStore(f"file://{folder}/store"), Model()
+    settings = replace(SETTINGS, pauses_s=(0.0,))
+    bench = bench_of(folder, blobs, settings)
+    for action in actions:
+        builds = len(bench.builds.begun)
+        if action.isdigit():
+            running = bool(model.waiting)
+            expected = model.ask(int(action))
+            assert await asked(bench, int(action)) == expected
+            begins = expected == "being built" and not running
+            assert len(bench.builds.begun) == builds + begins
+        elif action == "restart":
+            await bench.environments.close()
+            bench = bench_of(folder, blobs, settings)
+            model.waiting.clear()
+        elif model.waiting:
+            if action == "done":
+                bench.builds.publish()
+            bench.builds.end({"done": DONE, "failed": FAILED, "away": AWAY}[action])
+            await bench.at_rest()
+            model.end(action)
+    await bench.environments.close()
+
+
+@given(ACTIONS)
+def test_whatever_happens_it_is_built_when_it_may_help_and_no_more(
+    tmp_path_factory: pytest.TempPathFactory, actions: Sequence[str]
+) -> None:
+    asyncio.run(walk(tmp_path_factory.mktemp("walk"), actions))

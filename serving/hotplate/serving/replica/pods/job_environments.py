@@ -167,7 +167,7 @@ class JobEnvironments(Environments):
                 return _ready(known, found, bentos)
         failure = await asyncio.to_thread(self._notes.failure, known.digest)
         if failure is not None and known.askers <= failure.askers:
-            known.askers |= failure.askers
+            known.told |= failure.askers
             raise EnvironmentFailed(failure.sentence, log=failure.log)
         return None
 
@@ -210,7 +210,7 @@ class JobEnvironments(Environments):
             frozenset(known.bentos),
             outcome.sentence,
             _tail(outcome),
-            frozenset(known.askers),
+            frozenset(known.told | known.askers),
         )
         try:
             await asyncio.to_thread(self._notes.failed, failure)
@@ -221,6 +221,7 @@ class JobEnvironments(Environments):
         known.failure = error
         if not error.retry:
             known.failures = 0
+            known.told |= known.askers
             return
         pauses_s = self._settings.pauses_s
         pause_s = pauses_s[min(known.failures, len(pauses_s) - 1)]

@@ -34,6 +34,8 @@ class KnownEnvironment:
     """Those of them that its note names."""
     askers: set[Asker] = field(default_factory=set)
     """Those that have waited for its last build."""
+    told: set[Asker] = field(default_factory=set)
+    """Those that have heard that it cannot be built: it is not tried for them again."""
     ready: PodEnvironment | None = None
     failure: EnvironmentFailed | None = None
     task: asyncio.Task[None] | None = None
@@ -50,7 +52,7 @@ class KnownEnvironment:
     def failure_of(self, asker: Asker, now: float) -> EnvironmentFailed | None:
         """Why it is not tried now, for that revision; None = it is to be tried."""
         failure = self.failure
-        if failure is None or (not failure.retry and asker not in self.askers):
+        if failure is None or (not failure.retry and asker not in self.told):
             return None
         if failure.retry and now >= self.again_at:
             return None
