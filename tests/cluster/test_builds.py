@@ -159,6 +159,15 @@ class Bench:
     async def kube(self, *arguments: str) -> str:
         return await asyncio.to_thread(self.kubectl, *arguments)
 
+    async def nothing_left(self, name: str) -> None:
+        """Returns when Job, Secret and pod of a build have gone."""
+
+        async def gone() -> bool:
+            kinds = "jobs,secrets,pods"
+            return name not in await self.kube("get", kinds, "-n", BUILDS, "-o", "name")
+
+        await until(gone)
+
     async def run(self, name: str, node: str, found: PodEnvironment, bento: str, look: str) -> str:
         """What a pod prints in the environment, on that node."""
         ticket = Ticket(
@@ -189,12 +198,14 @@ class Builder:
     environments: JobEnvironments
     known: Bentos
 
+    secrets: SecretSet = field(default_factory=SecretSet)
+
     async def of(self, manifest: str) -> PodEnvironment:
         """Raises what `Environments.of` does."""
         key = WorkloadKey("acme", "hello", 1, "Hello")
         given = Workload(key, "hello", "v1", manifest)
         bento = await self.known.get(manifest)
-        return await self.environments.of(given, bento, SecretSet())
+        return await self.environments.of(given, bento, self.secrets)
 
     async def built(self, manifest: str) -> PodEnvironment:
         """Raises `EnvironmentFailed`."""
@@ -285,8 +296,7 @@ async def test_an_environment_is_built_by_a_job_and_runs_on_both_nodes(bench: Be
     assert name == f"env-{found.digest[:16]}"
     log = builder.environments.log(found.digest).read_text()
     assert "\nmade\n" in log and " + idna==3.10\n" in log
-    left = await bench.kube("get", "jobs,secrets,pods", "-n", BUILDS, "-o", "name")
-    assert f"job.batch/{name}\n" not in left and f"secret/{name}\n" not in left
+    await bench.nothing_left(name)
 
     look = "import idna, tiny; print(json.dumps([idna.__version__, tiny.x, sys.prefix]))"
     for node in ("node1", "node2"):
@@ -370,6 +380,20 @@ async def test_a_control_plane_that_comes_back_follows_the_build_that_runs(bench
         and each["involvedObject"]["name"] == f"env-{found.digest[:16]}"
     }
     assert made == {uid}
+
+
+async def test_secrets_reach_the_build_alone_and_are_masked_in_its_log(bench: Bench) -> None:
+    reads = 'test "$(cat $BENTOML_HOME/keys/key.txt)" = file-secret && echo got $TOKEN; sleep 2'
+    bento = bench.bento(post_commands=[reads]).digest
+    builder = bench.builder()
+    files = {"keys/key.txt": "file-secret"}
+    builder.secrets = SecretSet({"TOKEN": "variable-secret"}, files, bench.namespace)
+    await builder.printed(bento, "got ***")
+    shown = await bench.kube("get", "jobs,pods,events", "-n", BUILDS, "-o", "json")
+    assert "-secret" not in shown
+    found = await builder.built(bento)
+    assert "-secret" not in builder.environments.log(found.digest).read_text()
+    await bench.nothing_left(f"env-{found.digest[:16]}")
 
 
 async def test_hostile_sources_find_nothing_and_leave_no_link(bench: Bench) -> None:
