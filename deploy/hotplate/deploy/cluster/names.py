@@ -58,8 +58,8 @@ def tenant_namespace(release: str, organization: str) -> str:
 
 
 def deployment_name(deployment: str) -> str:
-    """Of its anchor, and in labels: the name that its user gave, which is good there. A version of a
-    canary has a sign in its name that is not, so it has a slug."""
+    """Of its anchor, and in labels: what its user called it, which is good there. The name of a
+    canary's version has a sign that is not, so it has a slug."""
     is_good = len(deployment) <= LABEL_LENGTH and _LABEL.fullmatch(deployment)
     return deployment if is_good else slug(deployment, LABEL_LENGTH)
 
