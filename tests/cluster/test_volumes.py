@@ -70,13 +70,31 @@ env = {**os.environ, "UV_CACHE_DIR": "/scratch/uv", "UV_PYTHON_DOWNLOADS": "neve
 make = ["uv", "venv", "--quiet", "--relocatable", "--python", "python3.11", "/hotplate/env"]
 subprocess.run(make, check=True, env=env)
 with open("/hotplate/env/lib/python3.11/site-packages/built.py", "w") as file:
-    file.write("here = __file__")
+    file.write(f"here = __file__  # {os.urandom(8).hex()}")  # which no node has yet
 if "harm" in sys.argv:
     os.symlink("/etc", "/hotplate/env/etc")
 try:
     print(json.dumps(program.publish("/hotplate/agent.sock")))
 except program.BuildEnded as ended:
     print(json.dumps(ended.failure.sentence))
+"""
+LEARN = """
+import json, os, socket
+os.makedirs("/scratch/compiled/triton")
+with open("/scratch/compiled/triton/kernel.so", "w") as file:
+    file.write("kernel")
+with open("/scratch/modules.json", "w") as file:
+    json.dump(["bentoml", "torch"], file)
+with socket.socket(socket.AF_UNIX) as agent:
+    agent.connect("/hotplate/agent.sock")
+    agent.sendall(b'{"keep": true}\\n')
+    print(agent.makefile().readline())
+"""
+LEARNT = """
+import json
+print(json.dumps([
+    open("/hotplate/compiled/triton/kernel.so").read(), json.load(open("/hotplate/modules.json"))
+]))
 """
 USE = """
 import subprocess
@@ -264,3 +282,10 @@ def test_what_a_pod_has_built_runs_in_a_pod_of_another_node_that_has_it_from_the
         bento = len("service: hello")
         assert origin - before[0] <= bento
         assert (peers > before[1]) == (node == "node2")
+
+
+def test_what_a_pod_has_learnt_is_shown_to_a_later_one_on_another_node(bench: Bench) -> None:
+    bench.mount("learns", "node1", LEARN, own=("/scratch",))
+    assert bench.printed("learns") == {"kept": True}
+    bench.mount("later", "node2", LEARNT)
+    assert bench.printed("later") == ["kernel", ["bentoml", "torch"]]
