@@ -35,7 +35,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tokens",
         metavar="DIR",
-        help=f"folder with the files {' and '.join(TOKENS)} (those of the data directory)",
+        help=f"folder with the files {' and '.join(TOKENS)}; with --engine kubernetes",
     )
 
 
@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace) -> None:
             environ=os.environ,
             agent_url=_agent(arguments),
             cluster=_cluster(arguments.engine, file),
-            tokens=_tokens(arguments.tokens),
+            tokens=_tokens(arguments),
         )
     )
 
@@ -74,8 +74,11 @@ def _cluster(engine: str, file: Path) -> ClusterTable | None:
     return load_cluster(file) if engine == KUBERNETES else None
 
 
-def _tokens(folder: str | None) -> Mapping[str, str]:
+def _tokens(arguments: argparse.Namespace) -> Mapping[str, str]:
     """Raises BadSetting."""
+    folder = arguments.tokens
     if folder is None:
         return {}
+    if arguments.engine == LOCAL:
+        raise BadSetting("--tokens is for --engine kubernetes: this machine's agent has others")
     return {name: secret_flags.read(str(Path(folder) / name), "--tokens") for name in TOKENS}
