@@ -69,6 +69,14 @@ class ClusterWithJobs(ClusterInMemory):
         self.delete(ref)
         self.end_job("Failed", "BackoffLimitExceeded")
 
+    def lose(self) -> Ref:
+        """The pod is to end, on a node that does not say whether it has; the pod."""
+        ref = self.pod
+        self.objects[ref]["metadata"]["finalizers"] = ["batch.kubernetes.io/job-tracking"]
+        self.delete(ref)
+        self.end_job("FailureTarget", "BackoffLimitExceeded")
+        return ref
+
     def end_job(self, kind: str, reason: str = "") -> None:
         condition = {"type": kind, "status": "True", "reason": reason}
         self.objects[self.job]["status"] = {"conditions": [condition]}

@@ -25,6 +25,7 @@ from tests.support.patience import until
 SETTINGS = BuildSettings(first_pause_s=0.01, longest_pause_s=0.02, look_s=0.2, last_words_s=1.0)
 SAID = json.dumps({"sentence": "No index has colour.", "retry": False, "no_room": False})
 NAMESPACE = "hotplate-builds"
+ANEW = "The build begins anew."
 
 
 @pytest.fixture
@@ -160,6 +161,38 @@ async def test_one_that_is_killed_begins_anew(
     assert (first, second) == ("first", "second")
     assert between.endswith("The build begins anew.")
     assert nothing_left(cluster)
+
+
+async def test_it_begins_anew_when_nothing_of_it_runs(
+    server: ClusterServer, cluster: ClusterWithJobs, tmp_path: Path
+) -> None:
+    async with asking(server, tmp_path, replace(SETTINGS, last_words_s=600.0)) as asked:
+        await job_there(cluster)
+        pod = cluster.lose()
+        await until(lambda: not cluster.jobs)
+        cluster.objects[pod]["metadata"]["finalizers"] = []
+        cluster.delete(pod)
+        await job_there(cluster)
+        cluster.finish()
+        assert (await outcome_of(asked)).end is BuildEnd.DONE
+    kinds = (JOB.name, POD.name)
+    seen = [(each.what, each.ref.kind) for each in cluster.happened if each.ref.kind in kinds]
+    assert seen.index(("DELETED", POD.name)) < _last(seen, ("ADDED", JOB.name))
+
+
+async def test_a_node_that_is_lost_is_waited_for_for_a_while(
+    server: ClusterServer, cluster: ClusterWithJobs, tmp_path: Path
+) -> None:
+    async with asking(server, tmp_path, replace(SETTINGS, last_words_s=0.1)) as asked:
+        await job_there(cluster)
+        pod = cluster.lose()
+        await until(lambda: asked.printed[-1:] == [f"# Its pod was killed. {ANEW}"])
+        await until(lambda: cluster.jobs)
+        assert pod in cluster.objects
+
+
+def _last(seen: list[tuple[str, str]], what: tuple[str, str]) -> int:
+    return len(seen) - 1 - seen[::-1].index(what)
 
 
 async def test_one_that_is_killed_again_and_again_has_failed(

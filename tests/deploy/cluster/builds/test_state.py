@@ -39,6 +39,7 @@ def look(job: dict[str, Any], pod: dict[str, Any] | None, *warnings: str) -> Job
 
 SAID = json.dumps({"sentence": "No package index has colour.", "retry": True, "no_room": False})
 FAILED = job(("FailureTarget", "BackoffLimitExceeded"), ("Failed", "BackoffLimitExceeded"))
+LOST = job(("FailureTarget", "BackoffLimitExceeded"))
 LATE = job(("FailureTarget", "DeadlineExceeded"))
 UNSCHEDULED = [{"type": "PodScheduled", "status": "False", "message": "0/2 nodes: no cpu"}]
 OUT_OF_OWN_DISK = 'Usage of EmptyDir volume "env" exceeds the limit "5Gi".'
@@ -64,6 +65,7 @@ END = BuildEnd
         (FAILED, pod(ended(143)), END.KILLED, "Its pod was killed."),
         (FAILED, pod(ended(137)), END.KILLED, "Its pod was killed."),
         (FAILED, None, END.KILLED, "Its pod was killed."),
+        (LOST, pod({"running": {}}), END.KILLED, "Its pod was killed."),
         (FAILED, pod(message="Node is shutting down"), END.KILLED, "Node is shutting down"),
     ],
 )

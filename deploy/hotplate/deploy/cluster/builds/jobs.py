@@ -108,6 +108,8 @@ class ClusterBuildJobs(BuildJobs):
         async with self._following(job, printed) as follow:
             outcome = await self._ended(wanted, follow, tell)
         await self._remove(job)
+        if outcome.end is BuildEnd.KILLED:
+            await self._pod_gone(job["metadata"]["uid"])
         return outcome
 
     async def _job(self, wanted: JobBuild, tell: Tell) -> Manifest:
@@ -172,6 +174,13 @@ class ClusterBuildJobs(BuildJobs):
             if (each["metadata"].get("labels") or {}).get(CONTROLLER) == uid
         ]
         return max(own, key=lambda pod: str(pod["metadata"]["creationTimestamp"]), default=None)
+
+    async def _pod_gone(self, uid: str) -> None:
+        """Returns when nothing of a Job runs, or a node that is lost would have to say so."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._settings.last_words_s):
+                while self._pod(uid) is not None:
+                    await self._look_again()
 
     async def _is_there(self, ref: Ref, uid: str) -> bool:
         """Whether the cluster has that very object, which we have not seen yet."""

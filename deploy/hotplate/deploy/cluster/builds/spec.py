@@ -82,7 +82,8 @@ class BuildSettings:
     look_s: float = 5.0
     """How it stands is looked at least this often."""
     last_words_s: float = 10.0
-    """How long the end of the log of a build that has ended is waited for."""
+    """How long the end of a build's log is waited for when it has ended, and the end of its pod
+    when it was killed."""
 
 
 class BuildEnd(StrEnum):
