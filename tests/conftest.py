@@ -40,6 +40,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="sqlite",
         help="which kind of database tests/platform and the platforms of tests/scenarios have",
     )
+    parser.addoption(
+        "--engine",
+        choices=["local", "kubernetes"],
+        default="local",
+        help="where the platform of tests/scenarios runs: here, or on the test cluster",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:

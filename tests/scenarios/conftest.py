@@ -1,18 +1,27 @@
 """One platform, one laptop and one environment for all scenarios that a worker runs.
 
-They end with the last of these, so that other tests have the machine for themselves.
+They end with the last of these, so that other tests have the machine for themselves. With `--engine
+kubernetes` the platform is the release on the test cluster, and what is marked `one_machine` is
+left out.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import uuid
 from collections.abc import AsyncIterator, Iterator
+from contextlib import nullcontext
 from functools import partial
 
 import pytest
 
+from tests.cluster.installation import Installation
+from tests.cluster.layout import Layout
+from tests.cluster.organization import ClusterPlatform
+from tests.cluster.release import Release
 from tests.support.control_plane import postgresql
+from tests.support.end_to_end.any_platform import AnyPlatform
 from tests.support.end_to_end.built_once import built_once, environments_of
 from tests.support.end_to_end.laptop import Laptop
 from tests.support.end_to_end.platform_process import Platform
@@ -34,9 +43,38 @@ def databases(request: pytest.FixtureRequest) -> Iterator[None]:
     Platform.databases = None
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.config.getoption("--engine") == "kubernetes":
+        for mark in item.iter_markers("one_machine"):
+            pytest.skip(f"one machine only: {mark.args[0]}")
+
+
 @pytest.fixture(scope="package")
-def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
-    """A running platform. It ends with Ctrl-C, and leaves nothing behind."""
+def platform(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[AnyPlatform]:
+    """A running platform, which leaves nothing behind."""
+    on = on_a_cluster if request.config.getoption("--engine") == "kubernetes" else on_this_machine
+    yield from on(tmp_path_factory)
+
+
+def on_a_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AnyPlatform]:
+    """An organization of its own in the release on the test cluster."""
+    layout = Layout()
+    if not layout.kubeconfig.exists():
+        pytest.skip("there is no cluster; run `make cluster-up` and `make cluster-install`")
+    release = Release.on(Installation(layout))
+    organization = f"scenarios-{uuid.uuid4().hex[:6]}"
+    platform = ClusterPlatform(release, organization, tmp_path_factory.mktemp("platform"))
+    asyncio.run(platform.start())
+    try:
+        yield platform
+    finally:
+        asyncio.run(platform.stop())
+
+
+def on_this_machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AnyPlatform]:
+    """It ends with Ctrl-C."""
     platform = Platform(tmp_path_factory.mktemp("platform") / "data")
     try:
         asyncio.run(platform.start())
@@ -48,13 +86,13 @@ def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
 
 
 @pytest.fixture(scope="package")
-def laptop(tmp_path_factory: pytest.TempPathFactory, platform: Platform) -> Laptop:
+def laptop(tmp_path_factory: pytest.TempPathFactory, platform: AnyPlatform) -> Laptop:
     """A laptop that is logged in to the platform."""
     return asyncio.run(Laptop.at(tmp_path_factory.mktemp("laptop"), platform))
 
 
 @pytest.fixture
-async def rough(platform: Platform) -> AsyncIterator[RoughClient]:
+async def rough(platform: AnyPlatform) -> AsyncIterator[RoughClient]:
     """A client of the platform that sends what the bentoml client would not."""
     async with RoughClient(platform) as client:
         yield client
@@ -68,41 +106,39 @@ def bento(laptop: Laptop, kitchen: str) -> Bento:
 
 
 @pytest.fixture
-async def unharmed(platform: Platform) -> AsyncIterator[None]:
+async def unharmed(platform: AnyPlatform) -> AsyncIterator[None]:
     """For what is refused or fails: no role may end over it, log a traceback, or stop answering."""
-    roles = ("up", "agent", "gateway", "control-plane")
-    logs = [platform.data / "logs" / f"{role}.log" for role in roles[1:]]
-    before = [platform.pid(role) for role in roles]
-    sizes = [log.stat().st_size for log in logs]
-    yield
-    assert [platform.pid(role) for role in roles] == before
-    assert await platform.healthy()
-    for log, size in zip(logs, sizes, strict=True):
-        assert "Traceback" not in log.read_text()[size:]
+    async with platform.unharmed():
+        yield
 
 
 @pytest.fixture(scope="package")
-def kitchen(platform: Platform, laptop: Laptop, tmp_path_factory: pytest.TempPathFactory) -> str:
+def kitchen(platform: AnyPlatform, laptop: Laptop, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The tag of a bento whose service shows what happens to its requests.
 
     It is deployed as `sleeper`, so the environment of all the scenarios' bentos is there.
     """
     tag = asyncio.run(laptop.build("kitchen", KITCHEN))
     kept = environments_of(os.geteuid(), tmp_path_factory)
-    with built_once(platform.data / "environments", kept):
+    known = (
+        built_once(platform.data / "environments", kept)
+        if isinstance(platform, Platform)
+        else nullcontext()
+    )
+    with known:
         asyncio.run(laptop.deploy("sleeper", tag, Kitchen={"scaling": SLEEPY}))
     return tag
 
 
 @pytest.fixture
-async def sleeper(platform: Platform, kitchen: str) -> str:
+async def sleeper(platform: AnyPlatform, kitchen: str) -> str:
     """The URL of a deployment with one slot that sleeps after a second without requests."""
     return await platform.url_of("sleeper")
 
 
 @pytest.fixture(scope="package")
 def shapes(
-    platform: Platform, laptop: Laptop, kitchen: str, tmp_path_factory: pytest.TempPathFactory
+    platform: AnyPlatform, laptop: Laptop, kitchen: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Shapes:
     """Bentos of every shape; kitchen: their environment is there."""
     folder = tmp_path_factory.mktemp("shapes")
@@ -143,7 +179,7 @@ def prefixed(shapes: Shapes, hall: str) -> str:
 
 @pytest.fixture(scope="module")
 def public_services(
-    request: pytest.FixtureRequest, platform: Platform, laptop: Laptop, kitchen: str
+    request: pytest.FixtureRequest, platform: AnyPlatform, laptop: Laptop, kitchen: str
 ) -> Iterator[dict[str, PublicService]]:
     """Services that we did not write, by name: those of the test module's `ANSWERS`.
 

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support.end_to_end.any_platform import AnyPlatform
 from tests.support.end_to_end.laptop import Laptop
 from tests.support.end_to_end.platform_process import BIN, Platform, output_of
 
@@ -31,11 +32,16 @@ def steps_of(readme: Path) -> list[Step]:
     return [Step(command, output) for command, output in _STEP.findall(readme.read_text())]
 
 
-async def type_in(command: str, folder: Path, laptop: Laptop, platform: Platform) -> str:
-    """What a shell in the folder prints whose home has the platform's data where it is usually."""
+async def type_in(command: str, folder: Path, laptop: Laptop, platform: AnyPlatform) -> str:
+    """What a shell in the folder prints whose home has the platform's data where it is usually,
+    if it is on this machine."""
     home = laptop.home / "user"
     home.mkdir(exist_ok=True)
-    if not (home / "hotplate").exists():
-        (home / "hotplate").symlink_to(platform.data)
+    if isinstance(platform, Platform):
+        if not (home / "hotplate").exists():
+            (home / "hotplate").symlink_to(platform.data)
+    else:
+        flags = " ".join(platform.command_flags())
+        command = f'hotplate() {{ command hotplate "$@" {flags}; }}\n{command}'
     environ = laptop.environ | {"HOME": str(home), "PATH": f"{BIN}:{laptop.environ['PATH']}"}
     return await output_of(["bash", "-ec", command], environ, folder)

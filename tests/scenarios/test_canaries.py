@@ -8,7 +8,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from tests.support.end_to_end.platform_process import Platform
+from tests.support.end_to_end.any_platform import AnyPlatform
 from tests.support.end_to_end.rough_client import Bento, RoughClient
 from tests.support.patience import until
 from tests.support.services.bentos import KITCHEN
@@ -22,7 +22,7 @@ CHANGES = (20, 0, 50, 35, 100, 40)
 
 
 async def test_weights_change_under_load_and_a_version_is_promoted(
-    platform: Platform, rough: RoughClient, bento: Bento
+    platform: AnyPlatform, rough: RoughClient, bento: Bento
 ) -> None:
     second = bento.changed("kitchen-canary", {"src/service.py": KITCHEN.replace('"v1"', '"v2"')})
     successor = await rough.push(second)

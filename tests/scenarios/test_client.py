@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from tests.support.end_to_end.any_platform import AnyPlatform
 from tests.support.end_to_end.cold_start import ColdStart
 from tests.support.end_to_end.laptop import Laptop, deployed
-from tests.support.end_to_end.platform_process import Platform
 from tests.support.services.bentos import KITCHEN
 from tests.support.services.calling import call
 
@@ -34,7 +34,7 @@ TOLD_S = 5.0
 
 
 @pytest.fixture(scope="module")
-def other(platform: Platform, tmp_path_factory: pytest.TempPathFactory) -> Laptop:
+def other(platform: AnyPlatform, tmp_path_factory: pytest.TempPathFactory) -> Laptop:
     """A laptop that has nothing but a login."""
     return asyncio.run(Laptop.at(tmp_path_factory.mktemp("other"), platform))
 
@@ -51,7 +51,7 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 async def test_a_login_is_confirmed_and_a_wrong_token_refused(
-    platform: Platform, tmp_path: Path
+    platform: AnyPlatform, tmp_path: Path
 ) -> None:
     other = Laptop(tmp_path, typed=True)
     assert "admin" in await other.login(platform)
@@ -62,7 +62,7 @@ async def test_a_login_is_confirmed_and_a_wrong_token_refused(
 
 
 async def test_the_folder_of_a_service_is_deployed_and_answers_when_the_command_returns(
-    platform: Platform, laptop: Laptop, kitchen: str
+    platform: AnyPlatform, laptop: Laptop, kitchen: str
 ) -> None:
     typed = replace(laptop, typed=True)
     folder = typed.project("from-a-folder", KITCHEN)
@@ -77,7 +77,7 @@ async def test_the_folder_of_a_service_is_deployed_and_answers_when_the_command_
 
 
 async def test_a_bento_that_only_the_server_has_is_deployed(
-    platform: Platform, laptop: Laptop, kitchen: str
+    platform: AnyPlatform, laptop: Laptop, kitchen: str
 ) -> None:
     bento = await laptop.build("pushed", KITCHEN)
     assert f'Successfully pushed bento "{bento}"' in await laptop.bentoml("push", bento)
@@ -111,7 +111,7 @@ async def test_a_model_is_pushed_in_parts_and_pulled_elsewhere(
 
 
 async def test_a_deployment_is_listed_shown_updated_and_applied(
-    platform: Platform, laptop: Laptop, kitchen: str
+    platform: AnyPlatform, laptop: Laptop, kitchen: str
 ) -> None:
     async with deployed(platform, laptop, kitchen, "changed", Kitchen=scaling(1, 1)):
         await laptop.bentoml("deployment", "update", "changed", "--label", "team=a")
@@ -133,13 +133,13 @@ def scaling(least: int, most: int) -> dict[str, Any]:
     return {"scaling": {"min_replicas": least, "max_replicas": most}}
 
 
-async def limits(platform: Platform, name: str) -> tuple[int, int]:
+async def limits(platform: AnyPlatform, name: str) -> tuple[int, int]:
     scaling = (await platform.ask(name))["config"]["services"]["Kitchen"]["scaling"]
     return scaling["min_replicas"], scaling["max_replicas"]
 
 
 async def test_a_deployment_is_terminated_started_again_and_deleted(
-    platform: Platform, laptop: Laptop, kitchen: str
+    platform: AnyPlatform, laptop: Laptop, kitchen: str
 ) -> None:
     await laptop.bentoml("deploy", kitchen, "-n", "ended")
     await laptop.bentoml("deployment", "terminate", "ended", "--wait")

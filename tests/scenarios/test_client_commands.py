@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.support.control_plane import postgresql
+from tests.support.end_to_end.any_platform import AnyPlatform
 from tests.support.end_to_end.client_commands import client_commands, typed_commands
 from tests.support.end_to_end.laptop import Laptop
 from tests.support.end_to_end.platform_process import Platform
@@ -72,7 +73,7 @@ class User:
     """Somebody with a laptop, files of their own, and a deployment's bento."""
 
     laptop: Laptop
-    platform: Platform
+    platform: AnyPlatform
     bento: str
     folder: Path
 
@@ -95,15 +96,15 @@ def talks(laptop: Laptop) -> Path:
 
 
 @pytest.fixture
-async def user(platform: Platform, laptop: Laptop, kitchen: str, talks: Path) -> User:
+async def user(platform: AnyPlatform, laptop: Laptop, kitchen: str, talks: Path) -> User:
     """kitchen: the environment of what they deploy is there."""
     return User(laptop, platform, "talker:v1", talks)
 
 
-async def test_logins_are_contexts(platform: Platform, tmp_path: Path) -> None:
+async def test_logins_are_contexts(platform: AnyPlatform, tmp_path: Path) -> None:
     laptop = Laptop(tmp_path)
     login = f"cloud login --endpoint {platform.url} --api-token {platform.token}"
-    assert "Logged in as admin@localhost at default" in await laptop.types(login)
+    assert f"Logged in as admin@localhost at {platform.organization}" in await laptop.types(login)
     await laptop.types(f"{login} --context second")
     assert await laptop.types("cloud list-context") == '[ "default", "second" ]'
     assert "switched to context: second" in await laptop.types(
@@ -259,6 +260,7 @@ except FileNotFoundError as error:
     assert "/src" in printed
 
 
+@pytest.mark.one_machine("it starts platforms of its own")
 async def test_a_users_day_on_postgresql(
     platform: Platform, kitchen: str, talks: Path, postgresql_server: str, tmp_path: Path
 ) -> None:

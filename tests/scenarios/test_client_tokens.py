@@ -9,6 +9,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from tests.support.end_to_end.any_platform import AnyPlatform
 from tests.support.end_to_end.laptop import Laptop
 from tests.support.end_to_end.platform_process import Platform
 from tests.support.patience import until
@@ -71,7 +72,7 @@ async def made(laptop: Laptop, name: str, *flags: str) -> Any:
 
 
 async def test_one_is_made_used_shown_and_deleted(
-    platform: Platform, laptop: Laptop, prefixed: str
+    platform: AnyPlatform, laptop: Laptop, prefixed: str
 ) -> None:
     token = await made(laptop, "web", "--scope", "endpoint", "-d", "the shop")
     assert (token["description"], token["scopes"]) == ("the shop", ["endpoint"])
@@ -85,7 +86,7 @@ async def test_one_is_made_used_shown_and_deleted(
 
 
 async def test_who_has_a_caller_s_cannot_deploy_and_the_api_s_is_not_taken_from_callers(
-    platform: Platform, laptop: Laptop, prefixed: str
+    platform: AnyPlatform, laptop: Laptop, prefixed: str
 ) -> None:
     assert (await asked(prefixed, platform.callers_token))[0] == 200
     status, said = await asked(prefixed, platform.token)
@@ -99,7 +100,7 @@ async def test_who_has_a_caller_s_cannot_deploy_and_the_api_s_is_not_taken_from_
 
 
 async def test_one_that_expires_is_not_taken_any_longer(
-    platform: Platform, laptop: Laptop, prefixed: str
+    platform: AnyPlatform, laptop: Laptop, prefixed: str
 ) -> None:
     ends = datetime.now() + timedelta(seconds=SOON_S)
     flags = ("--scope", "endpoint", "--expires", ends.strftime("%Y-%m-%dT%H:%M:%S"))
@@ -108,6 +109,7 @@ async def test_one_that_expires_is_not_taken_any_longer(
     await answered(prefixed, token["token"], 401, SOON_S + NOTICED_S)
 
 
+@pytest.mark.one_machine("it looks at the platform's processes")
 async def test_one_for_metrics_opens_those_of_every_process_until_it_is_deleted(
     platform: Platform, laptop: Laptop, prefixed: str
 ) -> None:
@@ -137,9 +139,13 @@ async def test_unknown_scopes_are_refused_in_a_sentence(laptop: Laptop) -> None:
     assert "Traceback" not in printed
 
 
-async def test_a_login_in_a_browser_is_approved_there(platform: Platform, laptop: Laptop) -> None:
+async def test_a_login_in_a_browser_is_approved_there(
+    platform: AnyPlatform, laptop: Laptop
+) -> None:
     program = BROWSER_LOGIN.format(url=platform.url, token=platform.token)
     printed = await laptop.python(program)
-    assert "Logged in as admin@localhost at default organization" in " ".join(printed.split())
+    assert f"Logged in as admin@localhost at {platform.organization} organization" in " ".join(
+        printed.split()
+    )
     token = next(line for line in printed.splitlines() if line.startswith("approved "))
     assert token == "approved 200"

@@ -19,7 +19,7 @@ from tests.support.end_to_end.searched import places_of
 from tests.support.patience import PATIENCE_S, until
 from tests.support.services.bentos import IMAGE
 
-pytestmark = pytest.mark.client
+pytestmark = [pytest.mark.client, pytest.mark.one_machine("it is about bentoml code")]
 
 SERVICE = (
     IMAGE

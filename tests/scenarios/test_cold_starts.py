@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
+from tests.support.end_to_end.any_platform import AnyPlatform
 from tests.support.end_to_end.cold_start import ColdStart
-from tests.support.end_to_end.platform_process import Platform
 from tests.support.services.calling import Refused, call
 
 pytestmark = pytest.mark.client
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.client
 CHAIN = {"instance", "environment", "process", "init"}
 
 
-async def last_start(platform: Platform, name: str) -> ColdStart:
+async def last_start(platform: AnyPlatform, name: str) -> ColdStart:
     return ColdStart.of((await platform.ask(name, "/cold_starts?count=1"))[0])
 
 
@@ -25,7 +25,7 @@ def check(start: ColdStart) -> None:
 
 
 async def test_a_wake_up_adds_up_and_so_does_the_second_attempt_after_a_crash(
-    platform: Platform, sleeper: str
+    platform: AnyPlatform, sleeper: str
 ) -> None:
     await platform.asleep("sleeper")
     asked_at = asyncio.get_running_loop().time()

@@ -58,6 +58,7 @@ class Front:
 
 
 @pytest.mark.usefixtures("kitchen")  # its environment is theirs
+@pytest.mark.one_machine("it is about the room on one machine")
 async def test_services_that_ask_for_more_cpus_than_there_are_answer_side_by_side(
     platform: Platform, laptop: Laptop
 ) -> None:
@@ -101,6 +102,7 @@ def asking(cpus: float) -> dict[str, object]:
     return {"config_overrides": {"resources": {"cpu": cpus}}, **AWAKE}
 
 
+@pytest.mark.one_machine("it starts platforms of its own")
 async def test_where_cpus_are_reserved_others_wait_and_more_than_there_are_is_refused(
     platform: Platform, bento: Bento, tmp_path: Path
 ) -> None:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.scenarios.readme_steps import steps_of, type_in
+from tests.support.end_to_end.any_platform import AnyPlatform
 from tests.support.end_to_end.laptop import Laptop, deployed
-from tests.support.end_to_end.platform_process import Platform
 from tests.support.imported_later import imported_later
 from tests.support.services.calling import call
 from tests.support.services.shapes import most_at_once
@@ -31,7 +31,7 @@ STORY: list[ChatCompletionMessageParam] = [{"role": "user", "content": "Tell me 
 
 
 @contextmanager
-def as_written(name: str, platform: Platform, laptop: Laptop) -> Iterator[tuple[str, str]]:
+def as_written(name: str, platform: AnyPlatform, laptop: Laptop) -> Iterator[tuple[str, str]]:
     """The URL of an example that is deployed by the first block of its README, and what that
     printed."""
     deploy, *_ = steps_of(EXAMPLES / name / "README.md")
@@ -43,7 +43,7 @@ def as_written(name: str, platform: Platform, laptop: Laptop) -> Iterator[tuple[
 
 
 @pytest.fixture(scope="module")
-def hello(platform: Platform, laptop: Laptop) -> Iterator[str]:
+def hello(platform: AnyPlatform, laptop: Laptop) -> Iterator[str]:
     """It is the first with its environment; how that is built `test_shown` looks at, as what takes
     less than 3 s is not shown."""
     with as_written("hello", platform, laptop) as (url, _):
@@ -53,13 +53,13 @@ def hello(platform: Platform, laptop: Laptop) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def chat(platform: Platform, laptop: Laptop) -> Iterator[str]:
+def chat(platform: AnyPlatform, laptop: Laptop) -> Iterator[str]:
     with as_written("chat", platform, laptop) as (url, _):
         yield url
 
 
 @pytest.fixture(scope="module")
-def pipeline(platform: Platform, laptop: Laptop) -> Iterator[str]:
+def pipeline(platform: AnyPlatform, laptop: Laptop) -> Iterator[str]:
     with as_written("pipeline", platform, laptop) as (url, _):
         yield url
 
@@ -72,7 +72,7 @@ async def client(chat: str) -> AsyncIterator[openai.AsyncOpenAI]:
 
 @pytest.mark.parametrize("name", ["hello", "chat", "pipeline"])
 def test_what_its_readme_types_prints_what_it_says(
-    name: str, platform: Platform, laptop: Laptop, request: pytest.FixtureRequest
+    name: str, platform: AnyPlatform, laptop: Laptop, request: pytest.FixtureRequest
 ) -> None:
     url = request.getfixturevalue(name)
     _, *calls = steps_of(EXAMPLES / name / "README.md")
@@ -137,7 +137,7 @@ async def test_an_answer_ends_before_a_stop_that_comes_in_several_pieces(
     assert said.choices[0].finish_reason == "stop"
 
 
-async def test_chats_stream_side_by_side(platform: Platform, laptop: Laptop) -> None:
+async def test_chats_stream_side_by_side(platform: AnyPlatform, laptop: Laptop) -> None:
     async def story(client: openai.AsyncOpenAI) -> dict[str, float]:
         now = asyncio.get_running_loop().time
         stream = await client.chat.completions.create(
@@ -210,7 +210,7 @@ async def test_the_passage_that_answers_is_the_best(pipeline: str) -> None:
 
 
 async def test_passages_that_arrive_together_are_one_batch(
-    pipeline: str, platform: Platform
+    pipeline: str, platform: AnyPlatform
 ) -> None:
     page = "".join(f"<p>Passage number {number}.</p>" for number in range(200))
     assert len(await call(f"{pipeline}/find", page=page, question="Which?", count=5)) == 5

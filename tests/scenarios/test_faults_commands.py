@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.end_to_end.any_platform import AnyPlatform
 from tests.support.end_to_end.forks import run
 from tests.support.end_to_end.platform_process import Platform
 
@@ -21,11 +22,13 @@ async def refusal(*arguments: str) -> str:
     return said.strip()
 
 
+@pytest.mark.one_machine("it is about hotplate up")
 async def test_a_second_up_on_the_same_data_is_refused(platform: Platform) -> None:
     said = await refusal("up", "--data", str(platform.data), "--port", "1")
     assert said.endswith("is in use by another 'hotplate up'; stop it or choose another --data")
 
 
+@pytest.mark.one_machine("it is about hotplate up")
 async def test_a_port_that_is_taken_is_named_and_nothing_stays_behind(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -34,11 +37,13 @@ async def test_a_port_that_is_taken_is_named_and_nothing_stays_behind(tmp_path: 
     assert running_in(tmp_path) == []
 
 
+@pytest.mark.one_machine("it is about hotplate up")
 async def test_an_address_of_another_machine_is_named(tmp_path: Path) -> None:
     said = await refusal("up", "--data", str(tmp_path), "--host", "192.0.2.1")
     assert "of 192.0.2.1 is not free (Cannot assign requested address)" in said
 
 
+@pytest.mark.one_machine("it is about hotplate up")
 async def test_a_data_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for question in ("up", "status"):
@@ -46,12 +51,14 @@ async def test_a_data_directory_that_cannot_be_made_is_named(tmp_path: Path) -> 
         assert str(tmp_path / "file") in said
 
 
+@pytest.mark.one_machine("it is about hotplate up")
 async def test_a_question_without_a_platform_says_so(tmp_path: Path) -> None:
     said = await refusal("status", "--data", str(tmp_path / "nothing"))
     assert "no platform has run in" in said
     assert not (tmp_path / "nothing").exists(), "a question makes nothing"
 
 
+@pytest.mark.one_machine("it is about hotplate up")
 async def test_a_question_to_a_platform_that_has_stopped_says_so(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "endpoint.json").write_text('{"url": "http://127.0.0.1:1"}')
@@ -59,16 +66,16 @@ async def test_a_question_to_a_platform_that_has_stopped_says_so(tmp_path: Path)
     assert "is 'hotplate up' running?" in said
 
 
-async def test_a_question_with_a_wrong_token_says_so(platform: Platform) -> None:
+async def test_a_question_with_a_wrong_token_says_so(platform: AnyPlatform) -> None:
     said = await refusal("status", "--endpoint", platform.url, "--token", "wrong")
     assert "token" in said
 
 
 @pytest.mark.parametrize("question", ["status", "logs", "events"])
 async def test_a_question_about_an_unknown_deployment_says_so(
-    platform: Platform, question: str
+    platform: AnyPlatform, question: str
 ) -> None:
-    said = await refusal(question, "nope", "--data", str(platform.data))
+    said = await refusal(question, "nope", *platform.command_flags())
     assert said == "hotplate: deployment 'nope' does not exist in this organization"
 
 
@@ -82,6 +89,7 @@ SETTINGS = {
 
 
 @pytest.mark.parametrize(("text", "wrong", "right"), SETTINGS.values(), ids=SETTINGS)
+@pytest.mark.one_machine("it is about hotplate up")
 async def test_a_setting_that_cannot_be_used_is_named(
     tmp_path: Path, text: str, wrong: str, right: str
 ) -> None:

@@ -15,7 +15,10 @@ from tests.support.patience import until
 from tests.support.services.calling import call
 from tests.support.services.vandals import VANDAL
 
-pytestmark = pytest.mark.usefixtures("unharmed")
+pytestmark = [
+    pytest.mark.usefixtures("unharmed"),
+    pytest.mark.one_machine("it looks at the platform's processes"),
+]
 
 HOSTILE = (
     VANDAL.replace("class Vandal", "class Kitchen")

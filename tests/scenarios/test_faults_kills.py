@@ -22,6 +22,8 @@ from tests.support.services.bentos import SLEEPY
 from tests.support.services.calling import Load, Refused, Tasks, call, process_of, under_load
 from tests.support.services.shapes import Shapes
 
+pytestmark = pytest.mark.one_machine("it looks at the platform's processes")
+
 CALLERS = 3
 PACE_S = 0.05
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.end_to_end.any_platform import AnyPlatform
 from tests.support.end_to_end.laptop import Laptop
 from tests.support.end_to_end.platform_process import Platform
 from tests.support.end_to_end.rough_client import RoughClient
@@ -18,7 +19,7 @@ pytestmark = [pytest.mark.client, pytest.mark.usefixtures("unharmed")]
 
 
 async def test_a_token_that_is_no_longer_good_is_told_with_what_to_do(
-    platform: Platform, tmp_path: Path
+    platform: AnyPlatform, tmp_path: Path
 ) -> None:
     other = await Laptop.at(tmp_path, platform)
     context = tmp_path / ".yatai.yaml"
@@ -86,7 +87,7 @@ async def test_a_deployment_that_cannot_be_made_is_refused_and_leaves_nothing(
 
 
 async def test_an_update_that_cannot_be_made_leaves_what_serves(
-    platform: Platform, rough: RoughClient, kitchen: str
+    platform: AnyPlatform, rough: RoughClient, kitchen: str
 ) -> None:
     path = "/api/v2/deployments/unmoved"
     too_few = {"scaling": {"min_replicas": 3, "max_replicas": 1}}
@@ -101,6 +102,7 @@ async def test_an_update_that_cannot_be_made_leaves_what_serves(
     await platform.delete("unmoved")
 
 
+@pytest.mark.one_machine("it looks at the platform's processes")
 async def test_malformed_and_slow_callers_by_the_hundred_cost_little_and_others_are_served(
     platform: Platform, rough: RoughClient, kitchen: str
 ) -> None:
@@ -139,7 +141,7 @@ async def test_malformed_and_slow_callers_by_the_hundred_cost_little_and_others_
 
 
 async def test_of_two_deploys_of_one_name_one_wins(
-    platform: Platform, laptop: Laptop, kitchen: str
+    platform: AnyPlatform, laptop: Laptop, kitchen: str
 ) -> None:
     command = ("deploy", kitchen, "-n", "twice")
     failures = await asyncio.gather(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.end_to_end.any_platform import AnyPlatform
 from tests.support.end_to_end.laptop import Laptop
 from tests.support.end_to_end.platform_process import Platform
 from tests.support.end_to_end.rough_client import Bento, RoughClient
@@ -81,21 +82,16 @@ NOT_BUILT = {
 
 
 @pytest.fixture(scope="module")
-def begun(platform: Platform, bento: Bento, tmp_path_factory: pytest.TempPathFactory) -> Begun:
+def begun(platform: AnyPlatform, bento: Bento, tmp_path_factory: pytest.TempPathFactory) -> Begun:
     return asyncio.run(_begin(platform, bento, tmp_path_factory.mktemp("begun")))
 
 
-async def _begin(platform: Platform, bento: Bento, folder: Path) -> Begun:
+async def _begin(platform: AnyPlatform, bento: Bento, folder: Path) -> Begun:
     async with RoughClient(platform) as rough:
         await rough.deploy("cooking", bento.tag)
-        broken = platform.shared / "broken"
-        begun = Begun(broken, await _damaged_model(platform, rough, folder / "flour"))
-        begun.broken.touch()
-        crashing = bento.changed("crashing", {SOURCE: CRASHES_LATER})
-        envs = [{"name": "BROKEN", "value": str(begun.broken)}]
-        await rough.deploy("crashing", await rough.push(crashing), Kitchen={"envs": envs})
-        reading = bento.changed("reading", {SOURCE: READS_ITS_MODEL})
-        await rough.deploy("reading", await rough.push(reading.needing("reading", "flour:v1")))
+        begun = Begun(platform.shared / "broken", folder)
+        if isinstance(platform, Platform):
+            begun = await _begin_with_its_files(platform, rough, bento, folder)
         for name, (requirements, python) in NOT_BUILT.items():
             image = {**bento.manifest["image"], "python_version": python}
             unbuilt = bento.changed(name, {REQUIREMENTS: requirements}, image=image)
@@ -103,6 +99,21 @@ async def _begin(platform: Platform, bento: Bento, folder: Path) -> Begun:
         await rough.settled("cooking", "running")
         cold = await rough.push(bento.changed("cold", {SOURCE: CONSTRUCTION_RAISES}))
         await rough.call("PUT", "/api/v2/deployments/cooking", {"bento": cold})
+    return begun
+
+
+async def _begin_with_its_files(
+    platform: Platform, rough: RoughClient, bento: Bento, folder: Path
+) -> Begun:
+    """What fails as long as files say so that we write meanwhile."""
+    broken = platform.shared / "broken"
+    begun = Begun(broken, await _damaged_model(platform, rough, folder / "flour"))
+    begun.broken.touch()
+    crashing = bento.changed("crashing", {SOURCE: CRASHES_LATER})
+    envs = [{"name": "BROKEN", "value": str(begun.broken)}]
+    await rough.deploy("crashing", await rough.push(crashing), Kitchen={"envs": envs})
+    reading = bento.changed("reading", {SOURCE: READS_ITS_MODEL})
+    await rough.deploy("reading", await rough.push(reading.needing("reading", "flour:v1")))
     return begun
 
 
@@ -120,7 +131,7 @@ async def _damaged_model(platform: Platform, rough: RoughClient, folder: Path) -
 
 @pytest.mark.client
 async def test_an_import_that_raises_is_told_wherever_a_person_looks(
-    platform: Platform, laptop: Laptop, begun: Begun
+    platform: AnyPlatform, laptop: Laptop, begun: Begun
 ) -> None:
     folder = laptop.project("raising", IMPORT_RAISES)
     said = await laptop.bentoml("deploy", ".", "-n", "raising", folder=folder, fails=True)
@@ -139,7 +150,7 @@ async def test_an_import_that_raises_is_told_wherever_a_person_looks(
 
 
 async def test_a_constructor_that_raises_fails_and_the_old_revision_serves_on(
-    platform: Platform, rough: RoughClient, begun: Begun
+    platform: AnyPlatform, rough: RoughClient, begun: Begun
 ) -> None:
     page = await rough.settled("cooking", "failed")
     assert "ValueError: the oven is cold" in page["reason"]
@@ -158,7 +169,7 @@ async def test_a_constructor_that_raises_fails_and_the_old_revision_serves_on(
     ],
 )
 async def test_an_environment_that_cannot_be_built_fails_once_with_the_reason(
-    platform: Platform, rough: RoughClient, begun: Begun, name: str, sentence: str
+    platform: AnyPlatform, rough: RoughClient, begun: Begun, name: str, sentence: str
 ) -> None:
     page = await rough.settled(name, "image-build-failed")
     assert sentence in page["reason"]
@@ -168,8 +179,9 @@ async def test_an_environment_that_cannot_be_built_fails_once_with_the_reason(
     await platform.delete(name)
 
 
+@pytest.mark.one_machine("its replicas read files that it writes meanwhile")
 async def test_a_service_that_keeps_crashing_is_restarted_and_recovers(
-    platform: Platform, rough: RoughClient, begun: Begun
+    platform: AnyPlatform, rough: RoughClient, begun: Begun
 ) -> None:
     async def restarted() -> bool:
         (replica,) = await platform.replicas("crashing")
@@ -187,8 +199,9 @@ async def test_a_service_that_keeps_crashing_is_restarted_and_recovers(
     await platform.delete("crashing")
 
 
+@pytest.mark.one_machine("its replicas read files that it writes meanwhile")
 async def test_a_damaged_model_is_never_served_and_can_be_mended(
-    platform: Platform, rough: RoughClient, begun: Begun
+    platform: AnyPlatform, rough: RoughClient, begun: Begun
 ) -> None:
     page = await rough.settled("reading", "failed")
     assert "weights.txt: chunk 0 of 1 was corrupt" in page["reason"]

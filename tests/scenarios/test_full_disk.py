@@ -14,7 +14,7 @@ from tests.support.patience import until
 from tests.support.services.calling import call, under_load
 from tests.support.small_disk import MIB, fill, small_disk
 
-pytestmark = pytest.mark.client
+pytestmark = [pytest.mark.client, pytest.mark.one_machine("it starts platforms of its own")]
 
 ROLES = ("up", "agent", "gateway", "control-plane")
 SAVE = """

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import pytest
 
 from hotplate.serving.gateway.fleet.members import rendezvous_owner
 from tests.support.end_to_end.platform_process import Platform
@@ -17,6 +18,8 @@ from tests.support.end_to_end.rough_client import Bento, RoughClient
 from tests.support.gateway.gateway_processes import GatewayProcess
 from tests.support.patience import until
 from tests.support.services.calling import under_load
+
+pytestmark = pytest.mark.one_machine("it looks at the platform's processes")
 
 CALLERS = 16
 """Each connection is one gateway's by chance: that none has any must not happen."""

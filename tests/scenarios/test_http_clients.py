@@ -16,8 +16,9 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.support.end_to_end.any_platform import AnyPlatform
 from tests.support.end_to_end.laptop import Laptop
-from tests.support.end_to_end.platform_process import Platform, exit_of
+from tests.support.end_to_end.platform_process import exit_of
 from tests.support.services.shapes import Shapes
 
 pytestmark = pytest.mark.client
@@ -28,7 +29,7 @@ SENT = bytes(range(256)) * (4 << 12)
 
 
 @pytest.fixture
-async def closed(prefixed: str, platform: Platform) -> str:
+async def closed(prefixed: str, platform: AnyPlatform) -> str:
     """A deployment that sleeps, and lets in who has a token."""
     await platform.asleep("prefixed")
     return prefixed
@@ -75,7 +76,7 @@ print(json.dumps(said))
 
 
 async def test_bentomls_clients_wake_show_their_token_send_files_stream_and_run_tasks(
-    platform: Platform, laptop: Laptop, closed: str, hall: str, tasks: str, tmp_path: Path
+    platform: AnyPlatform, laptop: Laptop, closed: str, hall: str, tasks: str, tmp_path: Path
 ) -> None:
     sent = tmp_path / "sent.bin"
     sent.write_bytes(SENT)
@@ -142,7 +143,7 @@ async def test_requests_asks_and_streams(hall: str) -> None:
 
 
 async def test_a_preflight_wakes_nobody_and_needs_no_token(
-    closed: str, shapes: Shapes, platform: Platform
+    closed: str, shapes: Shapes, platform: AnyPlatform
 ) -> None:
     asked = {
         "Origin": shapes.page,
@@ -161,7 +162,7 @@ async def test_a_preflight_wakes_nobody_and_needs_no_token(
 
 @pytest.mark.skipif(not CHROMIUM, reason="no Chromium on this machine")
 async def test_a_page_of_another_origin_calls_streams_and_reads_refusals(
-    hall: str, closed: str, shapes: Shapes, platform: Platform, tmp_path: Path
+    hall: str, closed: str, shapes: Shapes, platform: AnyPlatform, tmp_path: Path
 ) -> None:
     told = {"hall": hall, "closed": closed, "token": platform.callers_token}
     (tmp_path / "page.html").write_text(PAGE.replace("TOLD", json.dumps(told)))

@@ -16,7 +16,7 @@ from tests.support.memory import memory_bytes
 from tests.support.processor import cpu_s
 from tests.support.services.bentos import SLEEPY
 
-pytestmark = pytest.mark.client
+pytestmark = [pytest.mark.client, pytest.mark.one_machine("it starts platforms of its own")]
 
 SETTLING_S = 1.0
 WATCHED_S = 6.0

@@ -10,7 +10,7 @@ import pytest
 from tests.support.end_to_end.laptop import Laptop
 from tests.support.end_to_end.platform_process import Platform
 
-pytestmark = pytest.mark.client
+pytestmark = [pytest.mark.client, pytest.mark.one_machine("it starts platforms of its own")]
 
 TYPES = """
 [instance_types.small]

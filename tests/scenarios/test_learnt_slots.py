@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tests.support.end_to_end.platform_process import Platform
+from tests.support.end_to_end.any_platform import AnyPlatform
 from tests.support.end_to_end.rough_client import RoughClient
 from tests.support.patience import until
 from tests.support.services.calling import call
@@ -18,7 +18,7 @@ NAME = "free"
 
 
 async def test_a_label_frees_and_fixes_the_number_of_slots_and_all_pages_say_so(
-    platform: Platform, rough: RoughClient, kitchen: str
+    platform: AnyPlatform, rough: RoughClient, kitchen: str
 ) -> None:
     async with rough.deployed(NAME, kitchen) as url:
         assert await most(url) == 1
@@ -44,12 +44,12 @@ async def labelled(rough: RoughClient, kitchen: str, concurrency: str) -> None:
     await rough.call("PUT", f"/api/v2/deployments/{NAME}", body)
 
 
-async def slots(platform: Platform) -> object:
+async def slots(platform: AnyPlatform) -> object:
     (replica,) = await platform.replicas(NAME)
     return replica["slots"]
 
 
-async def has(platform: Platform, expected: object) -> bool:
+async def has(platform: AnyPlatform, expected: object) -> bool:
     return await slots(platform) == expected
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.end_to_end.platform_process import Platform
+from tests.support.end_to_end.any_platform import AnyPlatform
 from tests.support.end_to_end.rough_client import RoughClient
 from tests.support.services.bentos import SLEEPY
 
@@ -19,7 +19,7 @@ HEADER = {"key": "hotplate/organization-header", "value": "X-Org"}
 
 
 async def test_a_deployment_is_woken_loaded_and_reported(
-    platform: Platform, kitchen: str, rough: RoughClient, tmp_path: Path
+    platform: AnyPlatform, kitchen: str, rough: RoughClient, tmp_path: Path
 ) -> None:
     body = {
         "name": "loaded",

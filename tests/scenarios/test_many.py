@@ -17,7 +17,7 @@ from tests.support.patience import until
 from tests.support.services.bentos import KITCHEN, SLEEPY
 from tests.support.services.calling import call, under_load
 
-pytestmark = pytest.mark.client
+pytestmark = [pytest.mark.client, pytest.mark.one_machine("it is about the room on one machine")]
 
 PASSING = 3
 CONNECTIONS = PASSING - 1

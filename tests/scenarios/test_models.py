@@ -10,6 +10,7 @@ import aiohttp
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.support.end_to_end.any_platform import AnyPlatform
 from tests.support.end_to_end.cold_start import ColdStart
 from tests.support.end_to_end.laptop import Laptop, deployed
 from tests.support.end_to_end.platform_process import Platform
@@ -39,7 +40,7 @@ SUMS = {"ones": MODEL_BYTES / 8, "twos": MODEL_BYTES / 4}
 
 
 @pytest.fixture(scope="module")
-def url(platform: Platform, laptop: Laptop, kitchen: str) -> Iterator[str]:
+def url(platform: AnyPlatform, laptop: Laptop, kitchen: str) -> Iterator[str]:
     """A deployment whose service loads a Safetensors file; kitchen: the environment is there."""
     with asyncio.Runner() as runner:
         runner.run(laptop.python(SAVE, str(laptop.project("reader", READER))))
@@ -52,7 +53,9 @@ async def test_a_pushed_model_is_loaded(url: str) -> None:
     assert await call(f"{url}/sums") == SUMS
 
 
-async def test_every_cold_start_is_on_record(platform: Platform, url: str) -> None:
+async def test_every_cold_start_is_on_record(
+    platform: AnyPlatform, rough: RoughClient, url: str
+) -> None:
     (replica,) = await platform.replicas(NAME)
     (start,) = await platform.ask(NAME, "/cold_starts")
     assert start["replica"] == replica["id"]
@@ -64,25 +67,28 @@ async def test_every_cold_start_is_on_record(platform: Platform, url: str) -> No
     assert recorded.gap_s < 0.01 * recorded.whole_s
     said = await platform.hotplate("status", NAME)
     assert all(f"\n  {phase} " in said for phase in PHASES)
-    assert await phases_in_metrics(platform) == PHASES
+    assert await phases_in_metrics(platform, rough) == PHASES
 
 
-async def phases_in_metrics(platform: Platform) -> set[str]:
+async def phases_in_metrics(platform: AnyPlatform, rough: RoughClient) -> set[str]:
     """The phases of which Prometheus is told a length, for our deployment."""
-    token = (platform.data / "metrics-token").read_text().strip()
-    shown = {"Authorization": f"Bearer {token}"}
+    draft = {"name": "prometheus", "description": "", "scopes": ["metrics"]}
+    token = await rough.call("POST", "/api/v1/api_tokens", draft)
+    shown = {"Authorization": f"Bearer {token['token']}"}
     url = f"{platform.url}/metrics"
     async with aiohttp.ClientSession(headers=shown) as http, http.get(url) as answer:
         families = list(text_string_to_metric_families(await answer.text()))
-    name = "hotplate_controller_cold_start_phase_seconds"
+    name = "hotplate_controller_cold_start_phase_seconds_count"
+    ours = f"{platform.organization}/{NAME}"
     return {
         sample.labels["phase"]
         for family in families
         for sample in family.samples
-        if sample.name == f"{name}_count" and sample.labels["deployment"] == f"default/{NAME}"
+        if sample.name == name and sample.labels["deployment"] == ours
     }
 
 
+@pytest.mark.one_machine("it looks at the platform's processes")
 async def test_no_replica_or_revision_reads_the_model_again(
     platform: Platform, laptop: Laptop, rough: RoughClient, url: str
 ) -> None:

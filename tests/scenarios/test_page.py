@@ -11,9 +11,10 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from tests.support.end_to_end.any_platform import AnyPlatform
 from tests.support.end_to_end.forks import run
 from tests.support.end_to_end.laptop import Laptop
-from tests.support.end_to_end.platform_process import Platform, exit_of
+from tests.support.end_to_end.platform_process import exit_of
 from tests.support.services.bentos import IMAGE
 
 pytestmark = [pytest.mark.client, pytest.mark.usefixtures("kitchen")]
@@ -108,7 +109,7 @@ class Blocks(HTMLParser):
             self.found[-1] = (kind, text + data)
 
 
-async def page_of(platform: Platform, name: str) -> str:
+async def page_of(platform: AnyPlatform, name: str) -> str:
     """As a browser on this machine gets it."""
     address = f"{platform.url}/deployments/{name}"
     async with aiohttp.ClientSession() as http, http.get(address) as answer:
@@ -117,7 +118,7 @@ async def page_of(platform: Platform, name: str) -> str:
 
 
 async def test_what_the_page_tells_to_type_works_as_it_stands(
-    platform: Platform, laptop: Laptop, tmp_path: Path
+    platform: AnyPlatform, laptop: Laptop, tmp_path: Path
 ) -> None:
     folder = laptop.project("paged", SERVICE)
     said = await laptop.bentoml("deploy", ".", "-n", "paged", folder=folder)

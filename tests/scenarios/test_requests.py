@@ -9,6 +9,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from tests.support.end_to_end.any_platform import AnyPlatform
 from tests.support.end_to_end.laptop import Laptop
 from tests.support.end_to_end.platform_process import Platform
 from tests.support.patience import until
@@ -33,6 +34,7 @@ async def test_a_streamed_answer_arrives_in_pieces(sleeper: str) -> None:
     assert arrived[-1][0] - arrived[0][0] > 0.6
 
 
+@pytest.mark.one_machine("it looks at the platform's processes")
 async def test_a_replica_runs_in_the_environment_that_its_bento_asks_for(
     platform: Platform, sleeper: str
 ) -> None:
@@ -48,7 +50,7 @@ def program_of(pid: int) -> Path:
 
 @pytest.mark.parametrize("api", ["cook", "block"], ids=["in a task", "in a thread"])
 async def test_a_caller_who_leaves_does_not_free_the_slot(
-    platform: Platform, sleeper: str, api: str
+    platform: AnyPlatform, sleeper: str, api: str
 ) -> None:
     """The next request waits until the handler has ended, though nobody wants its answer."""
     warm = await call(f"{sleeper}/cook")
@@ -61,7 +63,7 @@ async def test_a_caller_who_leaves_does_not_free_the_slot(
     assert after["most"] == 1
 
 
-async def test_status_says_what_was_refused_and_why(platform: Platform, sleeper: str) -> None:
+async def test_status_says_what_was_refused_and_why(platform: AnyPlatform, sleeper: str) -> None:
     await call(f"{sleeper}/cook")
     hurry = {"X-Request-Timeout-Seconds": "0.2"}
     async with (
@@ -81,15 +83,17 @@ async def test_status_says_what_was_refused_and_why(platform: Platform, sleeper:
     await until(shown)
 
 
-async def test_readyz_wakes_a_deployment_and_waits_for_it(platform: Platform, sleeper: str) -> None:
+async def test_readyz_wakes_a_deployment_and_waits_for_it(
+    platform: AnyPlatform, sleeper: str
+) -> None:
     await platform.asleep(NAME)
     async with aiohttp.ClientSession() as http, http.get(f"{sleeper}/readyz") as answer:
         assert answer.status == 200
-    assert len(await platform.replicas(NAME, "ready")) == 1
+    await until(lambda: platform.replicas(NAME, "ready"))
 
 
 async def test_schema_and_docs_are_there_without_a_replica_as_one_would_tell_them(
-    platform: Platform, sleeper: str
+    platform: AnyPlatform, sleeper: str
 ) -> None:
     async def told() -> list[object]:
         async with aiohttp.ClientSession() as http:
@@ -104,12 +108,12 @@ async def test_schema_and_docs_are_there_without_a_replica_as_one_would_tell_the
     schema, docs = await told()
     assert await platform.replicas(NAME) == []
     assert await call(f"{sleeper}/echo", text="awake") == "awake"
-    assert await platform.replicas(NAME, "ready")
+    await until(lambda: platform.replicas(NAME, "ready"))
     assert await told() == [schema, docs]
 
 
 async def test_the_python_client_wakes_a_deployment(
-    platform: Platform, laptop: Laptop, sleeper: str
+    platform: AnyPlatform, laptop: Laptop, sleeper: str
 ) -> None:
     await platform.asleep(NAME)
     program = f"""

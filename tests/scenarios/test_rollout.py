@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.end_to_end.any_platform import AnyPlatform
 from tests.support.end_to_end.laptop import Laptop
-from tests.support.end_to_end.platform_process import Platform
 from tests.support.end_to_end.rough_client import Bento, RoughClient
 from tests.support.patience import until
 from tests.support.services.bentos import KITCHEN
@@ -22,7 +22,7 @@ RAISING = KITCHEN + "\n\nraise RuntimeError('this one never starts')\n"
 
 
 async def test_a_new_bento_takes_over_under_load_and_the_same_again_changes_nothing(
-    platform: Platform, laptop: Laptop, rough: RoughClient, bento: Bento
+    platform: AnyPlatform, laptop: Laptop, rough: RoughClient, bento: Bento
 ) -> None:
     second = bento.changed("kitchen-2", {"src/service.py": KITCHEN.replace('"v1"', '"v2"')})
     successor = await rough.push(second)
@@ -53,7 +53,7 @@ async def test_a_new_bento_takes_over_under_load_and_the_same_again_changes_noth
 
 
 async def test_new_settings_take_over_under_load_and_what_cannot_start_leaves_the_old_ones(
-    platform: Platform, rough: RoughClient, bento: Bento
+    platform: AnyPlatform, rough: RoughClient, bento: Bento
 ) -> None:
     raising = await rough.push(bento.changed("kitchen-raising", {"src/service.py": RAISING}))
 
@@ -92,7 +92,7 @@ async def test_new_settings_take_over_under_load_and_what_cannot_start_leaves_th
         await platform.delete("steady")
 
 
-async def serves(platform: Platform, name: str, revision: int, replicas: int) -> Any:
+async def serves(platform: AnyPlatform, name: str, revision: int, replicas: int) -> Any:
     """The platform's page, once this revision has so many replicas and no other has any."""
 
     async def said() -> Any:

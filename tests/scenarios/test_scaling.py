@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from hotplate.autoscaler.simulator.logged_demand import read_log
+from tests.support.end_to_end.any_platform import AnyPlatform
 from tests.support.end_to_end.laptop import Laptop, deployed
-from tests.support.end_to_end.platform_process import Platform
 from tests.support.end_to_end.rough_client import RoughClient
 from tests.support.patience import until
 from tests.support.services.bentos import PAIR, SLEEPY
@@ -23,7 +23,7 @@ ELASTIC = {"min_replicas": 0, "max_replicas": 3, "policy": {"scale_down_stabiliz
 
 
 async def test_requests_wake_a_deployment_and_scale_it_up_and_down(
-    platform: Platform, rough: RoughClient, kitchen: str, tmp_path: Path
+    platform: AnyPlatform, rough: RoughClient, kitchen: str, tmp_path: Path
 ) -> None:
     async with rough.deployed("elastic", kitchen, Kitchen={"scaling": ELASTIC}) as url:
         await platform.asleep("elastic")
@@ -79,7 +79,7 @@ async def test_a_replica_gets_as_many_requests_as_it_has_slots(
 
 
 async def test_one_request_wakes_a_service_and_the_one_that_it_calls(
-    platform: Platform, laptop: Laptop, kitchen: str
+    platform: AnyPlatform, laptop: Laptop, kitchen: str
 ) -> None:
     bento = await laptop.build("pair", PAIR)
     both = {"scaling": SLEEPY}

@@ -26,7 +26,7 @@ from tests.support.patience import until
 from tests.support.services.bentos import IMAGE
 from tests.support.services.calling import Refused, call, process_of
 
-pytestmark = pytest.mark.client
+pytestmark = [pytest.mark.client, pytest.mark.one_machine("it starts platforms of its own")]
 
 VAULT = (
     IMAGE

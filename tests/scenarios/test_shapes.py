@@ -9,7 +9,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from tests.support.end_to_end.platform_process import Platform
+from tests.support.end_to_end.any_platform import AnyPlatform
 from tests.support.patience import until
 from tests.support.services.calling import call
 from tests.support.services.shapes import Shapes, most_at_once
@@ -79,7 +79,9 @@ async def test_an_event_stream_says_that_it_is_one(hall: str) -> None:
         assert answer.content_type == "text/event-stream"
 
 
-async def test_a_websocket_has_a_slot_as_long_as_it_is_open(hall: str, platform: Platform) -> None:
+async def test_a_websocket_has_a_slot_as_long_as_it_is_open(
+    hall: str, platform: AnyPlatform
+) -> None:
     async with aiohttp.ClientSession() as http:
         sockets = [await http.ws_connect(f"{hall}/mounted/ws") for _ in range(2)]
         for socket in sockets:
@@ -121,7 +123,7 @@ async def test_mounted_applications_answer_and_take_slots(hall: str) -> None:
 
 
 async def test_a_path_prefix_a_route_and_a_service_elsewhere(
-    prefixed: str, platform: Platform
+    prefixed: str, platform: AnyPlatform
 ) -> None:
     token = {"Authorization": f"Bearer {platform.callers_token}"}
     async with aiohttp.ClientSession(headers=token) as http:
@@ -138,7 +140,7 @@ async def test_a_path_prefix_a_route_and_a_service_elsewhere(
 
 
 async def test_a_task_has_the_slot_until_it_has_ended(
-    tasks: str, shapes: Shapes, platform: Platform
+    tasks: str, shapes: Shapes, platform: AnyPlatform
 ) -> None:
     assert await shapes.slots("tasks", "Tasks") == 1
     ids = [(await call(f"{tasks}/toil/submit", seconds=2.0))["task_id"]]

@@ -11,8 +11,8 @@ from typing import Any
 import aiohttp
 import pytest
 
+from tests.support.end_to_end.any_platform import AnyPlatform
 from tests.support.end_to_end.laptop import Laptop
-from tests.support.end_to_end.platform_process import Platform
 from tests.support.patience import until
 from tests.support.services.calling import Tasks, process_of
 from tests.support.services.shapes import Shapes, most_at_once
@@ -28,8 +28,9 @@ async def ask(url: str) -> dict[str, Any]:
     return {"pid": int(pid), "began": float(began), "ended": float(ended)}
 
 
+@pytest.mark.one_machine("its replicas read files that it writes meanwhile")
 async def test_a_service_gets_no_request_before_it_says_that_it_is_ready(
-    prefixed: str, shapes: Shapes, platform: Platform
+    prefixed: str, shapes: Shapes, platform: AnyPlatform
 ) -> None:
     await platform.asleep("prefixed")
     shapes.unready.touch()
@@ -68,7 +69,7 @@ async def test_a_command_answers_and_has_its_slots(command: str, shapes: Shapes)
 
 
 async def test_a_replica_ends_with_its_command_and_comes_back(
-    command: str, platform: Platform
+    command: str, platform: AnyPlatform
 ) -> None:
     killed = await ask(f"{command}/any")
     os.kill(process_of(killed["pid"]), signal.SIGKILL)
@@ -85,7 +86,7 @@ async def test_a_replica_ends_with_its_command_and_comes_back(
 
 
 async def test_a_new_revision_of_a_command_gets_a_port_beside_the_old_one(
-    command: str, shapes: Shapes, platform: Platform, laptop: Laptop
+    command: str, shapes: Shapes, platform: AnyPlatform, laptop: Laptop
 ) -> None:
     """Without a gap: both run until the new one answers."""
     before = await ask(f"{command}/any")
@@ -99,7 +100,7 @@ async def test_a_new_revision_of_a_command_gets_a_port_beside_the_old_one(
 
 
 async def test_a_task_that_may_run_twice_runs_again_when_its_replica_dies(
-    tasks: str, platform: Platform
+    tasks: str, platform: AnyPlatform
 ) -> None:
     """The stock client has brought the label that says so."""
     toil = Tasks(f"{tasks}/toil")
@@ -115,7 +116,7 @@ async def test_a_task_that_may_run_twice_runs_again_when_its_replica_dies(
 
 
 async def test_a_file_that_a_task_has_made_outlives_its_deployment(
-    tasks: str, laptop: Laptop, platform: Platform
+    tasks: str, laptop: Laptop, platform: AnyPlatform
 ) -> None:
     """Last of `tasks`: it ends what the other tests use."""
     draw, seed = Tasks(f"{tasks}/draw"), os.urandom(64)
@@ -132,8 +133,9 @@ async def test_a_file_that_a_task_has_made_outlives_its_deployment(
     assert await draw.file(drawn) == seed * 10_000
 
 
+@pytest.mark.one_machine("its replicas read files that it writes meanwhile")
 async def test_hooks_run_once_where_they_should(
-    hall: str, shapes: Shapes, platform: Platform
+    hall: str, shapes: Shapes, platform: AnyPlatform
 ) -> None:
     """Last: it ends what the other tests use."""
     await platform.delete("hall")

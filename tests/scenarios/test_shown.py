@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.scenarios.readme_steps import Step
+from tests.support.end_to_end.any_platform import AnyPlatform
 from tests.support.end_to_end.laptop import Laptop, deployed
-from tests.support.end_to_end.platform_process import Platform
 from tests.support.end_to_end.rough_client import Bento, RoughClient
 from tests.support.services.bentos import ECHO, IMAGE
 
@@ -27,13 +27,13 @@ CANNOT_START = (
 READY = "is ready"
 
 
-async def reason(platform: Platform, name: str) -> str:
+async def reason(platform: AnyPlatform, name: str) -> str:
     said: str = (await platform.ask(name))["reason"]
     return said
 
 
 async def test_the_clients_terminal_shows_a_build_and_why_it_fails(
-    platform: Platform, laptop: Laptop, rough: RoughClient, bento: Bento
+    platform: AnyPlatform, laptop: Laptop, rough: RoughClient, bento: Bento
 ) -> None:
     """It has no packages, which would be installed before it fails."""
     image = {**bento.manifest["image"], "post_commands": [FAILING_COMMAND]}
@@ -50,7 +50,7 @@ async def test_the_clients_terminal_shows_a_build_and_why_it_fails(
 
 
 async def test_a_start_that_fails_at_once_says_why_on_the_clients_terminal(
-    platform: Platform, laptop: Laptop
+    platform: AnyPlatform, laptop: Laptop
 ) -> None:
     bento = await laptop.build("cold", CANNOT_START)
     said = await laptop.bentoml("deploy", bento, "-n", "cold", fails=True)
@@ -65,8 +65,9 @@ async def test_a_start_that_fails_at_once_says_why_on_the_clients_terminal(
     await platform.delete("cold")
 
 
+@pytest.mark.one_machine("it is about the room on one machine")
 async def test_what_waits_for_room_says_so_on_the_clients_terminal(
-    platform: Platform, laptop: Laptop, kitchen: str
+    platform: AnyPlatform, laptop: Laptop, kitchen: str
 ) -> None:
     """Each of the two takes most of the machine's memory, as far as it was promised."""
     node = (await platform.page("platform"))["nodes"][0]
@@ -90,7 +91,7 @@ async def test_what_waits_for_room_says_so_on_the_clients_terminal(
 
 
 async def test_a_warm_deploy_does_not_pause_prints_no_log_and_what_it_shows_is_no_setting(
-    platform: Platform, laptop: Laptop, kitchen: str
+    platform: AnyPlatform, laptop: Laptop, kitchen: str
 ) -> None:
     said = await laptop.bentoml("deploy", kitchen, "-n", "warm")
     assert READY in said

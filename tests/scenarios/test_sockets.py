@@ -7,8 +7,8 @@ import re
 import aiohttp
 import pytest
 
+from tests.support.end_to_end.any_platform import AnyPlatform
 from tests.support.end_to_end.laptop import Laptop
-from tests.support.end_to_end.platform_process import Platform
 from tests.support.patience import until
 from tests.support.services.bentos import SLEEPY
 from tests.support.services.sockets import DEAF, HANDSHAKE_S, NEVER_RETURN, Visitor
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.client
 
 
 async def test_callers_that_vanish_leave_their_slots_to_others_and_no_replica_up(
-    platform: Platform, laptop: Laptop, kitchen: str
+    platform: AnyPlatform, laptop: Laptop, kitchen: str
 ) -> None:
     tag = await laptop.build("deaf", DEAF)
     await laptop.deploy("deaf", tag, Deaf={"scaling": SLEEPY})

@@ -14,7 +14,7 @@ from tests.support.patience import until
 from tests.support.services.calling import Tasks, call
 from tests.support.services.shapes import Shapes
 
-pytestmark = pytest.mark.client
+pytestmark = [pytest.mark.client, pytest.mark.one_machine("it starts platforms of its own")]
 
 
 async def test_ctrl_c_ends_everything_and_the_next_up_serves_the_same(

@@ -9,7 +9,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from tests.support.end_to_end.platform_process import Platform
+from tests.support.end_to_end.any_platform import AnyPlatform
 from tests.support.end_to_end.replica_watch import watched
 from tests.support.end_to_end.rough_client import Bento, RoughClient
 from tests.support.end_to_end.worse_answers import FAILING, STOPPED_S, stopped_after_s
@@ -47,7 +47,7 @@ async def streamed(url: str) -> str:
         return await answer.text()
 
 
-async def over(platform: Platform, name: str, revision: int) -> None:
+async def over(platform: AnyPlatform, name: str, revision: int) -> None:
     """That revision alone has replicas."""
 
     async def alone() -> bool:
@@ -60,7 +60,7 @@ async def over(platform: Platform, name: str, revision: int) -> None:
     "strategy", ["Recreate", "RollingUpdate", "RampedSlowRollout", "BestEffortControlledRollout"]
 )
 async def test_nothing_fails_and_the_bounds_hold(
-    platform: Platform, rough: RoughClient, bento: Bento, strategy: str
+    platform: AnyPlatform, rough: RoughClient, bento: Bento, strategy: str
 ) -> None:
     second = bento.changed("kitchen-next", {"src/service.py": KITCHEN.replace('"v1"', '"v2"')})
     successor = await rough.push(second)
@@ -94,7 +94,7 @@ async def test_nothing_fails_and_the_bounds_hold(
 
 
 async def test_a_revision_that_fails_half_of_its_answers_is_stopped(
-    platform: Platform, rough: RoughClient, bento: Bento
+    platform: AnyPlatform, rough: RoughClient, bento: Bento
 ) -> None:
     failing = await rough.push(bento.changed("kitchen-failing", {"src/service.py": FAILING}))
     first = {"name": "worse", **body(bento.tag, "RampedSlowRollout")}
@@ -124,5 +124,5 @@ async def test_a_revision_that_fails_half_of_its_answers_is_stopped(
         await platform.delete("worse")
 
 
-async def ready(platform: Platform, name: str, count: int) -> bool:
+async def ready(platform: AnyPlatform, name: str, count: int) -> bool:
     return len(await platform.replicas(name, "ready")) == count

@@ -19,9 +19,13 @@ from tests.support.patience import until
 from tests.support.services.bentos import SLEEPY
 from tests.support.services.calling import call, process_of
 
-pytestmark = pytest.mark.skipif(
-    bool(Isolation([Path("/nothing")]).forks_refused), reason="walls cannot be put up around forks"
-)
+pytestmark = [
+    pytest.mark.skipif(
+        bool(Isolation([Path("/nothing")]).forks_refused),
+        reason="walls cannot be put up around forks",
+    ),
+    pytest.mark.one_machine("it starts platforms of its own"),
+]
 NAMES = ("one", "other", "twins")
 TWINS = {"config_overrides": {"workers": 2}}
 

@@ -10,7 +10,7 @@ from tests.support.end_to_end.laptop import Laptop, deployed
 from tests.support.end_to_end.platform_process import Platform
 from tests.support.patience import until
 
-pytestmark = pytest.mark.client
+pytestmark = [pytest.mark.client, pytest.mark.one_machine("it is about hotplate up")]
 
 SLEEPY = {"scaling": {"min_replicas": 0, "policy": {"scale_down_stabilization_window": 1}}}
 LIFE = (

@@ -12,7 +12,7 @@ from tests.support.end_to_end.laptop import Laptop
 from tests.support.end_to_end.platform_process import Platform, running
 from tests.support.end_to_end.rough_client import Bento, RoughClient
 
-pytestmark = pytest.mark.client
+pytestmark = [pytest.mark.client, pytest.mark.one_machine("it starts platforms of its own")]
 
 CALLING = """
 import sys

@@ -16,6 +16,8 @@ from tests.support.end_to_end.platform_process import BIN, Platform, running
 from tests.support.services.bentos import SLEEPY
 from tests.support.services.calling import call
 
+pytestmark = pytest.mark.one_machine("it is about the wheel")
+
 ROOT = Path(__file__).parent.parent.parent
 SOURCES = ("platform", "serving", "cache", "autoscaler", "deploy", "machine")
 UV = BIN / "uv"
@@ -79,7 +81,9 @@ def test_it_has_every_file_of_the_sources_and_nothing_else(wheel: Path) -> None:
     }
 
 
-def test_only_what_replicas_locust_and_kubelet_load_needs_more_than_it_asks_for(installed: Path) -> None:
+def test_only_what_replicas_locust_and_kubelet_load_needs_more_than_it_asks_for(
+    installed: Path,
+) -> None:
     missing = json.loads(run(installed / "python", "-c", IMPORTS_OF_ALL))
     serving = "hotplate.serving"
     inside = (f"{serving}.streaming.", f"{serving}.weights", f"{serving}.replica.inside.")

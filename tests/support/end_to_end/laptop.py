@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from tests.support.end_to_end.any_platform import AnyPlatform
 from tests.support.end_to_end.forks import run
-from tests.support.end_to_end.platform_process import BIN, Platform, exit_of
+from tests.support.end_to_end.platform_process import BIN, exit_of
 
 
 @dataclass(frozen=True)
@@ -26,14 +27,14 @@ class Laptop:
     """Each command starts the `bentoml` from the path, as a user does, and imports it again."""
 
     @classmethod
-    async def at(cls, home: Path, platform: Platform, *, typed: bool = False) -> Self:
+    async def at(cls, home: Path, platform: AnyPlatform, *, typed: bool = False) -> Self:
         """One that is logged in to the platform, in a folder that is made if there is none."""
         laptop = cls(home, typed)
         laptop.home.mkdir(exist_ok=True)
         await laptop.login(platform)
         return laptop
 
-    async def login(self, platform: Platform) -> str:
+    async def login(self, platform: AnyPlatform) -> str:
         where = ("--endpoint", platform.url, "--api-token", platform.token)
         return await self.bentoml("cloud", "login", *where)
 
@@ -113,7 +114,7 @@ class Laptop:
 
 @asynccontextmanager
 async def deployed(
-    platform: Platform, laptop: Laptop, bento: str, name: str, **services: Any
+    platform: AnyPlatform, laptop: Laptop, bento: str, name: str, **services: Any
 ) -> AsyncIterator[str]:
     """The URL of a deployment made with `bentoml deploy -f`, deleted at the end."""
     try:

@@ -15,14 +15,13 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
-import aiohttp
-
-from tests.support.end_to_end.forks import run
+from tests.support.end_to_end.any_platform import AnyPlatform
 from tests.support.packages import PACKAGES
 from tests.support.patience import PATIENCE_S, until
 from tests.support.ports import free_range
 
 BIN = Path(sys.executable).parent
+ROLES = ("agent", "gateway", "control-plane")
 DEPLOYMENT_PORTS = 60
 ARENA_BYTES = 256 << 20
 UNUSED_FILES_S = 3
@@ -31,8 +30,8 @@ FORKS = "calm_s = 0\nmin_starts = 1"
 """Of `[standby]`: the second start of an environment is a fork already, as most of a user's are."""
 
 
-class Platform:
-    """One installation with a data directory and ports of its own.
+class Platform(AnyPlatform):
+    """One installation on this machine with a data directory and ports of its own.
 
     One that starts after another may use its environments, which take the longest to make.
     """
@@ -60,8 +59,8 @@ class Platform:
         environments from is in `packages`. `database` is a URL; without, it is what `databases`
         makes."""
         self.data = data
-        self.port = free_range(ports + 1)
-        self.url = f"http://127.0.0.1:{self.port}"
+        port = free_range(ports + 1)
+        self.url = f"http://127.0.0.1:{port}"
         self.token = "scenario"
         self._program = program
         self._launcher = launcher
@@ -69,7 +68,7 @@ class Platform:
         self._process: subprocess.Popen[bytes] | None = None
         data.mkdir()
         self.shared = data.with_name(f"{data.name}.shared")
-        """A folder that its replicas write in, as tests do."""
+        """Tests write there too."""
         self.shared.mkdir()
         self.shared.chmod(0o777)
         (data / "admin-token").write_text(self.token)
@@ -82,7 +81,7 @@ class Platform:
         (data / "hotplate.toml").write_text(
             "[platform]\n"
             f'database_url = "{database}"\n'
-            f'deployment_ports = "{self.port + 1}-{self.port + ports}"\n'
+            f'deployment_ports = "{port + 1}-{port + ports}"\n'
             f"arena_bytes = {ARENA_BYTES}\n"
             f"unused_files_s = {unused_files_s}\n"
             f'package_cache = "{packages}"\n'
@@ -187,78 +186,24 @@ class Platform:
         noted = (self.data / "engine" / "replicas").glob("*/groups")
         return [Path(line) for file in noted for line in file.read_text().splitlines()]
 
-    async def healthy(self) -> bool:
-        """Whether the control plane answers, and a gateway is connected to it."""
-        with suppress(aiohttp.ClientError):
-            async with self._session() as http, http.get(f"{self.url}/healthz") as answer:
-                return answer.status == 200
-        return False
+    @asynccontextmanager
+    async def unharmed(self) -> AsyncIterator[None]:
+        roles = ("up", *ROLES)
+        logs = [self.data / "logs" / f"{role}.log" for role in ROLES]
+        before = [self.pid(role) for role in roles]
+        sizes = [log.stat().st_size for log in logs]
+        yield
+        assert [self.pid(role) for role in roles] == before
+        assert await self.healthy()
+        for log, size in zip(logs, sizes, strict=True):
+            assert "Traceback" not in log.read_text()[size:]
 
-    # What it answers -----------------------------------------------------------------------
+    async def replicas_are_gone(self, name: str) -> bool:
+        folders = os.listdir(self.data / "engine" / "replicas")
+        return not any(re.match(rf"{re.escape(name)}-\d+-", each) for each in folders)
 
-    async def ask(self, name: str, path: str = "") -> Any:
-        """The platform's own page on a deployment: `""`, `/decisions`, `/events` …, as JSON."""
-        return await self._get(f"/api/v1/hotplate/deployments/{name}{path}")
-
-    async def page(self, path: str) -> Any:
-        """Another page of the platform's own API."""
-        return await self._get(f"/api/v1/hotplate/{path}")
-
-    async def url_of(self, name: str) -> str:
-        """Where a deployment answers, as the bentoml client is told."""
-        url: str = (await self._get(f"/api/v2/deployments/{name}"))["urls"][0]
-        return url
-
-    async def replicas(self, name: str, state: str = "") -> list[dict[str, Any]]:
-        """The live replicas of a deployment, of one state or of any."""
-        found = (await self.ask(name))["live"]["replicas"]
-        return [replica for replica in found if state in ("", replica["state"])]
-
-    async def in_flight(self, name: str, service: str = "Kitchen") -> int:
-        """Requests that a service's replicas have."""
-        services = (await self.ask(name))["live"]["services"]
-        (count,) = [one["in_flight"] for one in services if one["service"] == service]
-        return int(count)
-
-    async def asleep(self, name: str) -> None:
-        """Wait until a deployment has no replica."""
-
-        async def no_replicas() -> bool:
-            return not await self.replicas(name)
-
-        await until(no_replicas)
-
-    async def delete(self, name: str) -> None:
-        """Delete a deployment, if there is such, and wait until its replicas are gone."""
-        url = f"{self.url}/api/v2/deployments/{name}"
-        async with self._session() as http:
-
-            async def gone() -> bool:
-                folders = os.listdir(self.data / "engine" / "replicas")
-                return not any(re.match(rf"{re.escape(name)}-\d+-", each) for each in folders)
-
-            async with http.delete(url) as answer:
-                assert answer.status in (200, 404), await answer.text()
-            await until(gone)
-
-    async def hotplate(self, question: str, *arguments: str, fails: bool = False) -> str:
-        """What `hotplate status`, `logs` or `events` prints."""
-        command = ["hotplate", question, *arguments, "--data", str(self.data)]
-        status, output = await run(command, {**os.environ, "COLUMNS": "500"}, self.data)
-        assert (status != 0) == fails, output
-        return output
-
-    async def status(self, name: str) -> str:
-        """What `hotplate status NAME` prints, its wrapped lines joined."""
-        return " ".join((await self.hotplate("status", name)).split())
-
-    async def _get(self, path: str) -> Any:
-        async with self._session() as http, http.get(f"{self.url}{path}") as answer:
-            assert answer.status == 200, await answer.text()
-            return await answer.json()
-
-    def _session(self) -> aiohttp.ClientSession:
-        return aiohttp.ClientSession(headers={"X-YATAI-API-TOKEN": self.token})
+    def command_flags(self) -> tuple[str, ...]:
+        return ("--data", str(self.data))
 
 
 @asynccontextmanager

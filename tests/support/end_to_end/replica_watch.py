@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from tests.support.end_to_end.platform_process import Platform
+from tests.support.end_to_end.any_platform import AnyPlatform
 
 LOOK_S = 0.05
 
@@ -30,7 +30,7 @@ class ReplicaWatch:
 
 
 @asynccontextmanager
-async def watched(platform: Platform, name: str) -> AsyncIterator[ReplicaWatch]:
+async def watched(platform: AnyPlatform, name: str) -> AsyncIterator[ReplicaWatch]:
     """Looks at the deployment while the block runs."""
     watch = ReplicaWatch()
 

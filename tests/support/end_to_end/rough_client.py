@@ -21,7 +21,7 @@ from tests.support.control_plane.cloud import (
     tar_of,
     versions,
 )
-from tests.support.end_to_end.platform_process import Platform
+from tests.support.end_to_end.any_platform import AnyPlatform
 from tests.support.patience import until
 
 
@@ -82,7 +82,7 @@ class Bento:
 class RoughClient(ApiSession):
     """One user's requests to a platform, and what it is waited for there."""
 
-    def __init__(self, platform: Platform) -> None:
+    def __init__(self, platform: AnyPlatform) -> None:
         super().__init__(platform.url, platform.token)
         self._platform = platform
 
@@ -156,7 +156,7 @@ class RoughClient(ApiSession):
 
     async def send_half(self, path: str, data: bytes) -> None:
         """A PUT whose connection is closed after half of what it announces."""
-        host, port = "127.0.0.1", self._platform.port
+        host, port = self._platform.host, self._platform.port
         _, writer = await asyncio.open_connection(host, port)
         head = (
             f"PUT {path} HTTP/1.1\r\nHost: {host}:{port}\r\n"

@@ -36,8 +36,8 @@ class Caller:
         """Of the last answer in chunks."""
 
     @classmethod
-    async def to(cls, port: int) -> Caller:
-        return cls(*await asyncio.open_connection("127.0.0.1", port))
+    async def to(cls, port: int, host: str = "127.0.0.1") -> Caller:
+        return cls(*await asyncio.open_connection(host, port))
 
     def send(
         self, target: str, *, method: str = "GET", body: bytes | None = None, **headers: str

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 import aiohttp
 import pytest
 
+from tests.support.end_to_end.any_platform import AnyPlatform
 from tests.support.end_to_end.laptop import Laptop
-from tests.support.end_to_end.platform_process import Platform
 from tests.support.imported_later import imported_later
 from tests.support.patience import PATIENCE_S
 from tests.support.services.bentos import REQUIREMENTS
@@ -91,7 +91,7 @@ def asking_each(answers: Mapping[str, Answers]) -> Callable[[str, dict[str, Publ
     return test
 
 
-async def deploy(name: str, platform: Platform, laptop: Laptop) -> PublicService:
+async def deploy(name: str, platform: AnyPlatform, laptop: Laptop) -> PublicService:
     folder = _project(name, laptop)
     saves_model = folder / "save_model.py"
     if saves_model.exists():
@@ -105,14 +105,14 @@ async def deploy(name: str, platform: Platform, laptop: Laptop) -> PublicService
 
 
 async def deploy_all(
-    names: Iterable[str], platform: Platform, laptop: Laptop
+    names: Iterable[str], platform: AnyPlatform, laptop: Laptop
 ) -> dict[str, PublicService]:
     """Deploys them side by side."""
     made = await asyncio.gather(*(deploy(name, platform, laptop) for name in names))
     return {one.name: one for one in made}
 
 
-async def delete_all(names: Iterable[str], platform: Platform) -> None:
+async def delete_all(names: Iterable[str], platform: AnyPlatform) -> None:
     await asyncio.gather(*(platform.delete(name) for name in names))
 
 

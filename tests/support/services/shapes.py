@@ -10,8 +10,8 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+from tests.support.end_to_end.any_platform import AnyPlatform
 from tests.support.end_to_end.laptop import Laptop
-from tests.support.end_to_end.platform_process import Platform
 from tests.support.services.bentos import IMAGE
 from tests.support.services.hall import CORS, HALL
 
@@ -118,7 +118,7 @@ for service in {list(SOURCES)!r}:
 class Shapes:
     """Bentos named `hall`, `tasks`, `command` and `prefixed`, and what their deployments share."""
 
-    platform: Platform
+    platform: AnyPlatform
     laptop: Laptop
     folder: Path
     command_port: int
