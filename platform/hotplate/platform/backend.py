@@ -43,6 +43,9 @@ class KeptEvents(Protocol):
     async def last(self, limit: int) -> Sequence[EventRecord]:
         """Newest first."""
 
+    async def finish(self) -> None:
+        """Returns once all that was added is kept."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Backend:

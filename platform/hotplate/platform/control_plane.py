@@ -262,6 +262,7 @@ async def serve(given: Equipment) -> None:
         await listener.close()
         await prometheus.close()
         await backend.close()
+        await events.finish()
         term.cancel()
         seat.leave()
         await candidate.give_up()

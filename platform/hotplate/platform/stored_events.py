@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 from hotplate.machine.background import BackgroundTasks
 from hotplate.platform.errors import StoreFailed
@@ -24,14 +25,18 @@ class StoredEvents:
     def add(self, kind: str, message: str) -> None:
         """Keep what happens now, and log it. A store that fails costs the event, not the caller."""
         events.info("%s", message)
-        self._adding.start(self._add(kind, message), name="event")
+        self._adding.start(self._add(kind, message, datetime.now(UTC)), name="event")
 
     async def last(self, limit: int) -> Sequence[EventRecord]:
         """Newest first."""
         return await self._store.run(self._store.platform_events.last, limit)
 
-    async def _add(self, kind: str, message: str) -> None:
+    async def finish(self) -> None:
+        """Returns once all that was added is kept."""
+        await self._adding.finish()
+
+    async def _add(self, kind: str, message: str, at: datetime) -> None:
         try:
-            await self._store.run(self._store.platform_events.add, kind, message)
+            await self._store.run(self._store.platform_events.add, kind, message, at)
         except StoreFailed as error:
             log.warning("the event is not stored: %s", error)

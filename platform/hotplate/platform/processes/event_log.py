@@ -43,6 +43,9 @@ class EventLog:
         except OSError as error:
             log.warning("the event is not stored: %s", error)
 
+    async def finish(self) -> None:
+        """What was added is in the file."""
+
     async def last(self, limit: int = 100) -> list[EventRecord]:
         """The same, for whoever waits."""
         return await asyncio.to_thread(self.events, limit)

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from hotplate.platform.store.database import StorePart
 from hotplate.platform.store.records import EventRecord
-from hotplate.platform.store.tables import Table, utc_now
+from hotplate.platform.store.tables import Table
 
 KEPT = 10_000
 
@@ -26,10 +26,11 @@ class PlatformEventRow(Table):
 class PlatformEvents(StorePart):
     """Keeps the last `KEPT`."""
 
-    def add(self, kind: str, message: str) -> None:
-        """It happened now."""
+    def add(self, kind: str, message: str, at: datetime) -> None:
+        """Keep what happened then."""
         with self._database.session() as session:
-            row = PlatformEventRow(at=utc_now(), kind=kind, message=message)
+            # PostgreSQL keeps no text with a zero in it, and what others say may have any.
+            row = PlatformEventRow(at=at, kind=kind, message=message.replace("\x00", "?"))
             session.add(row)
             session.flush()
             session.execute(delete(PlatformEventRow).where(PlatformEventRow.id <= row.id - KEPT))

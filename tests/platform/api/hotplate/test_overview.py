@@ -14,20 +14,24 @@ from hotplate.deploy.workload import Resources
 from hotplate.platform.api.hotplate.overview import OverviewRoutes
 from hotplate.platform.api.web.settings import ApiSettings
 from hotplate.platform.application import make_app
+from hotplate.platform.backend import KeptEvents
 from hotplate.platform.processes.event_log import EventLog
 from hotplate.platform.store.parts import Store
+from hotplate.platform.stored_events import StoredEvents
 from tests.support.control_plane.cloud import Cloud, Refused
 from tests.support.control_plane.controller_fake import FakeController
 
 
-@pytest.fixture
-def events(tmp_path: Path) -> EventLog:
+@pytest.fixture(params=["in a file", "in the database"])
+def events(request: pytest.FixtureRequest, tmp_path: Path, store: Store) -> KeptEvents:
+    if request.param == "in the database":
+        return StoredEvents(store)
     return EventLog(tmp_path / "events.jsonl")
 
 
 @pytest.fixture
 async def cloud(
-    store: Store, blobs: BlobStore, controller: FakeController, events: EventLog
+    store: Store, blobs: BlobStore, controller: FakeController, events: KeptEvents
 ) -> AsyncIterator[Cloud]:
     app = make_app(store, blobs, controller, ApiSettings())
     pages = OverviewRoutes(
@@ -56,13 +60,14 @@ async def test_the_platforms_page_says_how_its_parts_are(cloud: Cloud) -> None:
 
 
 async def test_events_of_the_platform_and_of_its_deployments_stand_in_one_list(
-    cloud: Cloud, controller: FakeController, events: EventLog
+    cloud: Cloud, controller: FakeController, events: KeptEvents
 ) -> None:
     events.add("RoleEnded", "the gateway has ended")
     await cloud.push_bento("echo", "v1")
     await cloud.call("POST", "/api/v2/deployments", {"name": "chat", "bento": "echo:v1"})
     await controller.settled()
     events.add("AgentLost", "the agent does not answer")
+    await events.finish()
     found = await cloud.call("GET", "/api/v1/hotplate/events")
     assert [(event["deployment"], event["kind"]) for event in found] == [
         ("", "AgentLost"),
@@ -82,9 +87,10 @@ async def test_another_organizations_events_are_not_shown(cloud: Cloud, store: S
 
 
 async def test_what_happens_to_the_platform_is_the_operators(
-    cloud: Cloud, events: EventLog
+    cloud: Cloud, events: KeptEvents
 ) -> None:
     events.add("AgentLost", "the agent does not answer")
+    await events.finish()
     async with Cloud(cloud.server, cloud.store, "rival", name="eve") as eve:
         assert await eve.call("GET", "/api/v1/hotplate/events") == []
         with pytest.raises(Refused, match=r"403.*needs an operator"):
