@@ -113,6 +113,10 @@ async def test_it_answers_what_is_in_the_database_and_passes_on_the_rest(pair: P
         200,
         {"status": "ok", "leader": False, "epoch": 1},
     )
+    status, said, _ = await pair.ask("GET", "/readyz")
+    assert status == 503
+    assert "this control plane waits" in str(said)
+    assert await pair.acting.call("GET", "/readyz") == {"status": "ok"}
 
 
 async def test_a_token_that_was_revoked_at_one_is_refused_by_both_at_once(pair: Pair) -> None:

@@ -108,8 +108,10 @@ def make_waiting_app(
         ],
         client_max_size=settings.json_limit_bytes,
     )
+    alone = bool(settings.deployments_url)
+    health = HealthRoutes(store, lambda: True, lambda: candidate.epoch, alone=alone, waits=True)
     groups = [
-        HealthRoutes(store, lambda: True, lambda: candidate.epoch).routes(),
+        health.routes(),
         MetricsRoutes(token, auth.admit_bearer, registry, open_to_all=metrics_open_to_all).routes(),
         auth.routes(),
         document.routes(),

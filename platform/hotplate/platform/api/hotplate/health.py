@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from aiohttp import web
 
-from hotplate.platform.errors import StoreFailed
+from hotplate.platform.errors import NoLeader, StoreFailed
 from hotplate.platform.store.parts import Store
 
 STORE_S = 2.0
@@ -22,11 +22,13 @@ class HealthRoutes:
         epoch: Callable[[], int],
         *,
         alone: bool = False,
+        waits: bool = False,
     ) -> None:
         """`ready`: whether what it does is done; `epoch`: the last one that it knows. `alone`:
-        nobody but `/readyz` is to tell that it does not serve yet, so it lives when it answers."""
+        nobody but `/readyz` is to tell that it does not serve yet, so it lives when it answers.
+        `waits`: another control plane acts."""
         self._store = store
-        self._alone = alone
+        self._alone, self._waits = alone, waits
         self._ready = ready
         self._epoch = epoch
 
@@ -34,7 +36,9 @@ class HealthRoutes:
         return [web.get("/healthz", self.healthz), web.get("/readyz", self.readyz)]
 
     async def readyz(self, request: web.Request) -> web.Response:
-        """200 when the store answers: from then on the API serves."""
+        """200 when it acts and the store answers: from then on the API serves."""
+        if self._waits:
+            raise NoLeader("this control plane waits, and another one acts; ask that one")
         await self._ask_store()
         return web.json_response({"status": "ok"})
 
