@@ -271,6 +271,29 @@ def test_a_tree_that_a_pod_sees_is_not_removed(bench: PodBench) -> None:
         assert deleted()
 
 
+def test_a_full_disk_gives_up_what_no_pod_sees_and_nothing_else(bench: PodBench) -> None:
+    old, seen, new = (bench.revision(random_bytes(100_000, each)) for each in (2, 3, 4))
+    pods = [bench.pod(name) for name in ("old", "seen", "new", "late")]
+    late = bench.revision(random_bytes(250_000, 5))
+    with bench.agent(disk_limit_bytes=250_000, given_up_s=0.0):
+        for pod, shown in zip(pods, (old, seen, new), strict=False):
+            if pod is pods[2]:
+                bench.unpublish(pods[0])
+            bench.publish(pod, signed(shown.ticket, KEY))
+            read = READ.replace("file.wait_all()", "file.wait_linked()")
+            bench.in_pod(read.replace('print("open", flush=True)', ""), door_of(pod), MODEL)
+        trees = {path.name for path in (bench.data / "trees").iterdir()}
+        assert old.model.digest not in trees
+        assert {seen.model.digest, new.model.digest} <= trees
+        for pod in pods[1:3]:
+            look = bench.in_pod(LOOK, str(pod.target))
+            assert look["models/bert/v1/model.safetensors"] != "PermissionError"
+        bench.publish(pods[3], signed(late.ticket, KEY))  # it is lent from memory
+        assert {seen.model.digest, new.model.digest} <= {
+            path.name for path in (bench.data / "trees").iterdir()
+        }
+
+
 def test_kubelet_finds_the_plugin_and_its_node(bench: PodBench) -> None:
     import grpc
 

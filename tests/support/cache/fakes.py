@@ -198,7 +198,7 @@ class AgentProcess:
 
     Beside settings, `umask` is its own, and `without="shield"` takes the mount away by which what
     lies on disk is lent. `kubelet` is the folder of one, and `publish_s` how long that waits;
-    `build_limits` are those by name.
+    `build_limits` are those by name, `given_up_s` for how long no tree leaves a full disk.
     `inside` is a command that runs it elsewhere.
     """
 
@@ -215,9 +215,11 @@ os.umask(options.pop("umask", 0o022))
 if options.pop("without", "") == "shield":
     own_mounts.read_only = refuse
 if "kubelet" in options:
+    from hotplate.cache.catalog import trees
     from hotplate.cache.volumes import publishing
     from hotplate.cache.volumes.kubelet import Kubelet
     from hotplate.serving.replica.payload import make_payload
+    trees.GIVEN_UP_S = options.pop("given_up_s", trees.GIVEN_UP_S)
     publishing.PUBLISH_S = options.pop("publish_s", publishing.PUBLISH_S)
     options["kubelet"] = Kubelet(Path(options["kubelet"]), "node1", make_payload)
 if "build_limits" in options:

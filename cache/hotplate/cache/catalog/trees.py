@@ -27,6 +27,10 @@ from hotplate.machine.background import retrieve_error
 log = logging.getLogger(__name__)
 
 
+GIVEN_UP_S = 60.0
+"""A tree that was asked for so lately does not leave a full disk: a pod may be about to see it."""
+
+
 class _Shown:
     """A manifest whose files are borrowed one by one."""
 
@@ -239,6 +243,20 @@ class Trees:
             for blob_digest in unused:
                 await self.blob_table.drop(blob_digest)
         return True
+
+    async def give_up(self) -> bool:
+        """Removes the tree that nobody has asked for longest, of those that no pod sees and that
+        are not on their way; whether there was one."""
+        idle = [
+            (idle_s, digest)
+            for digest, idle_s in self.idle_s().items()
+            if digest not in self._trees or self._trees[digest].whole.done()
+        ]
+        for idle_s, digest in sorted(idle, reverse=True):
+            if digest in self.index and await self.delete(digest, GIVEN_UP_S):
+                log.info("tree %s leaves a full disk: not asked for in %.0f s", digest, idle_s)
+                return True
+        return False
 
     async def close(self, flush_s: float) -> None:
         await self.blob_table.close(flush_s)

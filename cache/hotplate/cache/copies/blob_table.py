@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import itertools
 import os
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Set
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Set
 
 from hotplate.cache.copies.arena_space import ArenaSpace
 from hotplate.cache.copies.cached_blob import CachedBlob, OriginFile
@@ -121,6 +121,11 @@ class BlobTable:
             forgotten = self._cached.get(cached.key) is not cached
             if not cached.leases and (forgotten or cached.error is not None):
                 await self.arena_space.free(cached)
+
+    def may_give_up(self, give_up: Callable[[], Awaitable[bool]]) -> None:
+        """From now on a full disk has this remove what is wanted least, as long as there is such;
+        it says whether there was."""
+        self._disk_space.give_up = give_up
 
     async def reserve(self, size_bytes: int) -> Reservation:
         """Space on disk for blobs that come from no origin. Raises NoSpace."""

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 
 from hotplate.cache.copies.cached_blob import CachedBlob
-from hotplate.cache.copies.eviction import EvictionCandidate, evict
+from hotplate.cache.copies.eviction import Eviction, EvictionCandidate, evict
 from hotplate.cache.errors import NoSpace
 from hotplate.cache.tiers.disk import DiskTier, Reservation
 
@@ -33,12 +33,16 @@ class DiskSpace:
         self._held = held
         self._drop = drop
         self._reserving = asyncio.Lock()
+        self.give_up: Callable[[], Awaitable[bool]] = _nothing
+        """Removes what is wanted least of all that is wanted; whether there was anything."""
         self._wanted = wanted
 
     async def reserve(self, size_bytes: int) -> Reservation:
         """Reserves space, for which blobs leave that are not needed. Raises NoSpace."""
         async with self._reserving:  # or another would take the space that is being made
-            eviction = evict(self._candidates(), self._disk.lacks(size_bytes))
+            eviction = self._evict(size_bytes)
+            while self._disk.lacks(size_bytes) and not eviction.victims and await self.give_up():
+                eviction = self._evict(size_bytes)
             for victim in eviction.victims:
                 if not self._pin(victim.key, self._wanted()):
                     log.info("blob %s leaves the disk tier: %s", victim.key, eviction.reason)
@@ -47,6 +51,9 @@ class DiskSpace:
                 return self._disk.reserve(size_bytes)
             except NoSpace as error:
                 raise NoSpace(f"{error}: {eviction.reason}") from None
+
+    def _evict(self, size_bytes: int) -> Eviction:
+        return evict(self._candidates(), self._disk.lacks(size_bytes))
 
     def _candidates(self) -> Iterator[EvictionCandidate]:
         """The blobs of the disk tier, in the order of last use."""
@@ -66,3 +73,7 @@ class DiskSpace:
         if cached is not None and cached.task is not None and not cached.task.done():
             return "being written" if cached.complete else "being fetched"
         return "linked elsewhere" if self._disk.linked(digest) else ""
+
+
+async def _nothing() -> bool:
+    return False

@@ -78,6 +78,7 @@ class Volumes:
         self._changing = asyncio.Lock()  # mounts are made and removed one after another
         self._refused: OrderedDict[str, float] = OrderedDict()
         trees.shows = self
+        trees.blob_table.may_give_up(trees.give_up)
 
     def needed(self) -> frozenset[str]:
         """Digests of the trees of all volumes, those included that are being made."""
