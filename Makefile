@@ -1,6 +1,6 @@
 # Everything works in .venv at the root, made by whichever target comes first.
 .DEFAULT_GOAL := help
-.PHONY: help install lock audit compiled wheel demo test test-postgres images cluster-up cluster-install cluster-down test-kubernetes check mutation bench bench-gateway bench-cache bench-gpu gpu promises fix
+.PHONY: help install lock audit compiled wheel demo test test-postgres images cluster-up cluster-install cluster-down test-kubernetes check mutation bench bench-gateway bench-cache bench-gpu bench-kubernetes gpu promises fix
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -107,6 +107,9 @@ bench-cache: install  ## the cache and the weights beside their peers, as one ta
 
 bench-gpu: install  ## weights to a GPU, beside pinned memory and peers
 	@$(BIN)/python loadtests/bench.py gpu
+
+bench-kubernetes: install  ## what the platform on a cluster has to reach, after cluster-up and cluster-install
+	@$(BIN)/python loadtests/bench.py kubernetes
 
 promises: install  ## what the whole system promises, each proven by a command; QUICK=1 in 15 minutes
 	@$(BIN)/python loadtests/promises.py $(if $(QUICK),--quick) $(FLAGS)

@@ -124,11 +124,13 @@ def imports_of(folder: str) -> Iterator[tuple[str, str, str]]:
             yield f"{module} imports {other}", module, other
 
 
-def test_load_tests_import_of_the_tests_only_what_supports_them() -> None:
+def test_load_tests_import_of_the_tests_only_what_supports_them_and_the_test_cluster() -> None:
+    supporting = ("tests.support.", "tests.cluster.")
     assert [
         line
         for line, _, other in imports_of("loadtests")
-        if other.startswith("tests.") and not other.startswith("tests.support.")
+        if other.startswith("tests.")
+        and (not other.startswith(supporting) or other.startswith("tests.cluster.test_"))
     ] == []
 
 

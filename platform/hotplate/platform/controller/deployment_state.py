@@ -94,7 +94,7 @@ class DeploymentState:
     """Replicas whose readiness checks fail."""
     started: set[tuple[str, float]] = field(default_factory=set)
     """(replica, ready since) whose cold start is on record."""
-    told: set[tuple[str, float | None]] = field(default_factory=set)
+    told: set[tuple[str, float]] = field(default_factory=set)
     """The same of those that have said themselves how they started."""
     slots: SlotCounts = field(default_factory=SlotCounts)
     seen: tuple[str, ...] = ()
@@ -304,17 +304,12 @@ class DeploymentState:
         self.unready = {r.id for r in replicas if r.state is ReplicaState.UNREADY}
         return back
 
-    def newly_told(self, replicas: Sequence[Replica]) -> list[Replica]:
-        """Replicas that have said how they started since the last call, after they were counted as
-        started; so this is asked before `newly_ready`."""
-        told = {(r.id, r.ready_at): r for r in replicas if r.self_report is not None}
-        fresh = [r for at, r in told.items() if at in self.started and at not in self.told]
-        self.told = set(told)
-        return fresh
-
-    def newly_ready(self, replicas: Sequence[Replica]) -> list[Replica]:
-        """Replicas whose cold start has ended since the last call."""
+    def newly_ready(self, replicas: Sequence[Replica]) -> tuple[list[Replica], list[Replica]]:
+        """Replicas whose cold start has ended since the last call; and those of which that is known
+        that have said themselves since then how they started."""
         ready = {(r.id, r.ready_at): r for r in replicas if r.ready_at is not None}
+        telling = {at: r for at, r in ready.items() if r.self_report is not None}
+        told = [r for at, r in telling.items() if at in self.started and at not in self.told]
         fresh = [replica for at, replica in ready.items() if at not in self.started]
-        self.started = set(ready)
-        return fresh
+        self.started, self.told = set(ready), set(telling)
+        return fresh, told

@@ -129,8 +129,8 @@ class EventRecorder:
             self._event(state, "ReplicaUnready", messages.replica_problem(replica))
         for replica in state.ready_again(replicas):
             self._event(state, "ReplicaReady", messages.ready_again(replica))
-        told = state.newly_told(replicas)
-        for replica in state.newly_ready(replicas):
+        fresh, told = state.newly_ready(replicas)
+        for replica in fresh:
             self._metrics.started(replica)
             events.info("%s: %s", state.deployment.name, messages.became_ready(replica))
             if not first_look:  # what was ready before has taught an earlier self
