@@ -65,7 +65,7 @@ async def measure(folder: Path, quick: bool) -> Sequence[Line]:
     )
     log = folder / "log"
     async with running(*module("hotplate.platform.cli", *command), log=log) as process:
-        await until(lambda: f":{port}; this machine" in process.log_text, START_S)
+        await until(lambda: f":{port}; " in process.log_text, START_S)
         await process.until_idle()  # it has looked at all of them
         url, headers = f"http://127.0.0.1:{port}", {"X-YATAI-API-TOKEN": TOKEN}
         async with aiohttp.ClientSession(url, headers=headers) as http:

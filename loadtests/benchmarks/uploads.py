@@ -285,7 +285,7 @@ async def _control_plane(
         "http://127.0.0.1:1",
     )
     async with running(*module("hotplate.platform.cli", *command), log=log) as process:
-        await until(lambda: f":{port}; this machine" in process.log_text, START_S)
+        await until(lambda: f":{port}; " in process.log_text, START_S)
         session = aiohttp.ClientSession(
             f"http://127.0.0.1:{port}",
             headers={"X-YATAI-API-TOKEN": TOKEN},
