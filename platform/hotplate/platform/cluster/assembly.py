@@ -35,8 +35,9 @@ from hotplate.platform.store.parts import Store
 from hotplate.platform.upkeep.checks import checks
 from hotplate.serving.replica.inherited import for_pod_build
 from hotplate.serving.replica.pods.bentos import Bentos
-from hotplate.serving.replica.pods.job_environments import EnvironmentSettings, JobEnvironments
+from hotplate.serving.replica.pods.job_environments import JobEnvironments
 from hotplate.serving.replica.pods.runtime import ApiAccess, BentoPodRuntime
+from hotplate.serving.replica.pods.settings import EnvironmentSettings
 from hotplate.serving.replica.secret_values import SecretSource
 
 REMEDY = "see the pods of the gateway"
@@ -132,6 +133,7 @@ def _builds(table: ClusterTable, settings: PlatformSettings) -> BuildSettings:
         timeout_s=settings.build_timeout_s,
         node_selector=table.node_selector,
         tolerations=table.tolerations,
+        pull_policy=table.pull_policy,
         pull_secrets=table.pull_secrets,
     )
     if settings.build_memory_bytes:
