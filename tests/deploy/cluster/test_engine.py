@@ -13,6 +13,7 @@ import pytest
 
 from hotplate.deploy.cluster import names
 from hotplate.deploy.cluster.engine import KubernetesEngine
+from hotplate.deploy.cluster.kinds import SECRET, Ref
 from hotplate.deploy.cluster.pod_spec import PodReport, PodRuntime, PodSpec
 from hotplate.deploy.cluster.settings import ClusterSettings
 from hotplate.deploy.engine import ReplicaState
@@ -67,9 +68,11 @@ async def server() -> AsyncIterator[ClusterServer]:
 
 @asynccontextmanager
 async def engine_on(
-    server: ClusterServer, runtime: PodRuntime | None = None
+    server: ClusterServer,
+    runtime: PodRuntime | None = None,
+    settings: ClusterSettings = SETTINGS,
 ) -> AsyncIterator[KubernetesEngine]:
-    engine = KubernetesEngine(server.api(), runtime or OneImage(), lambda: ["acme"], SETTINGS)
+    engine = KubernetesEngine(server.api(), runtime or OneImage(), lambda: ["acme"], settings)
     await engine.start()
     try:
         yield engine
@@ -227,6 +230,34 @@ async def test_what_is_refused_for_good_waits_with_the_servers_sentence(
         }
         server.statuses = []
         await until_replicas(engine, states(S.READY, S.READY, S.READY))
+
+
+async def test_a_namespace_that_is_refused_is_the_reason_of_all_in_it(
+    server: ClusterServer,
+) -> None:
+    async with engine_on(server) as engine:
+        server.statuses = [403]
+        await engine.scale(FIRST, 2)
+        found = await until_replicas(engine, states(S.PENDING, S.PENDING))
+        assert {each.reason for each in found} == {"it was told to refuse"}
+        await until_replicas(engine, states(S.READY, S.READY))
+
+
+async def test_copies_of_pull_secrets_stay_when_all_that_is_wanted_was_named(
+    server: ClusterServer,
+) -> None:
+    metadata = {"name": "registry", "namespace": "hotplate", "labels": {}}
+    original = {"apiVersion": "v1", "kind": SECRET.name, "metadata": metadata}
+    server.cluster.put({**original, "type": "t", "data": {}})
+    settings = replace(SETTINGS, pull_secrets=("registry",))
+    async with engine_on(server, settings=settings) as engine:
+        await engine.expect([FIRST])
+        await engine.scale(FIRST, 1)
+        await until_replicas(engine, states(S.READY))
+        await engine.expect([])
+        await until(lambda: not deployments(server))
+        await asyncio.sleep(3 * SETTINGS.look_s)
+        assert Ref(SECRET.name, "hotplate-t-acme", "registry") in server.cluster.objects
 
 
 async def test_what_cannot_be_prepared_waits_with_the_reason_and_keeps_what_it_has(

@@ -85,7 +85,11 @@ class KubernetesEngine(Engine):
         self._starts = Starts(runtime, self._changed)
         self._nodes = Mirror(api, NODE, "", {}, self._changed)
         self._tenants = Tenants(
-            api, self._settings.release, self._changed, self._settings.pull_secrets
+            api,
+            self._settings.release,
+            self._changed,
+            self._settings.pull_secrets,
+            self._settings.look_s / 2,
         )
         self._writer = Writer(api, self._settings)
         self._logs = PodLogs(api, self._settings)
@@ -225,7 +229,7 @@ class KubernetesEngine(Engine):
         self._preparing.forget(desired)
         self._notice_time()
         needed = {key.organization for key in desired}
-        await self._tenants.prepare(self._organizations(), needed)
+        refused = await self._tenants.prepare(self._organizations(), needed)
         seen = {name for name in needed if self._tenants.is_listed(name)}
         bases = names.bases(desired)
         wanted: dict[WorkloadKey, WantedObjects] = {}
@@ -247,6 +251,9 @@ class KubernetesEngine(Engine):
             if not reason and key not in self._preparing:
                 desired[key].drained -= drained[key]
             self._trouble(key, reason)
+        for key in desired.keys() - wanted.keys():
+            if (why := refused.get(key.organization)) is not None:
+                self._trouble(key, str(why))
         for group, error in failed.items():
             if isinstance(error, ClusterRefused) and error.status in (403, 404):
                 self._tenants.lost(group[0])
