@@ -135,6 +135,14 @@ class Audit(StorePart):
             query = select(AuditRow).where(*these).order_by(AuditRow.id.desc()).limit(count)
             return [_line(row) for row in session.scalars(query)], total
 
+    def done(self, action: str, after: int) -> list[AuditLine]:
+        """What of this was done, oldest first; those with larger ids than `after`."""
+        query = select(AuditRow).where(
+            AuditRow.id > after, AuditRow.action == action, AuditRow.outcome == DONE
+        )
+        with self._database.session() as session:
+            return [_line(row) for row in session.scalars(query.order_by(AuditRow.id))]
+
     def forget(self, before: datetime) -> int:
         """Removes lines that are older; how many."""
         with self._database.session() as session:
