@@ -1,16 +1,23 @@
-"""The instance types of the nodes that there are, where the operator offers none of their own."""
+"""The instance types of the nodes that there are, where the operator offers none of their own.
+
+Nodes come and go, and what a type's name means must not change with them, as replicas of another
+size are other ones: what a type has, its name says. So a GPU comes with nothing beside it.
+"""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 
 from hotplate.deploy.engine import Node
 from hotplate.deploy.workload import Resources
-from hotplate.platform.controller.planning.instance_types import sizes
+from hotplate.platform.controller.planning.instance_types import retired, sizes
 from hotplate.platform.instance_type import InstanceType
 
 GPU_NAME = "nvidia.com/gpu.product"
 """The label that NVIDIA's discovery gives to nodes."""
+CPUS_FREE, MEMORY_FREE = 0.9, 0.75
+"""What parts of a node one replica may have: an agent is on each, and pods of the cluster's own."""
 
 
 class NodeSizes(Mapping[str, InstanceType]):
@@ -30,14 +37,22 @@ class NodeSizes(Mapping[str, InstanceType]):
 
     def _now(self) -> dict[str, InstanceType]:
         found = list(self._nodes().values())
-        names = sorted(filter(None, (node.labels.get(GPU_NAME, "") for node in found)))
-        return sizes(largest(found), names[0] if names else "")
+        types = max((_cpu_types(node.in_all) for node in found), key=len, default={})
+        gpus: dict[str, float] = defaultdict(float)
+        for node in found:
+            if node.in_all.gpus:
+                kind = node.labels.get(GPU_NAME, "")
+                gpus[kind] = max(gpus[kind], node.in_all.gpus)
+        for kind, most in sorted(gpus.items()):
+            types |= sizes(Resources(gpus=most), kind)
+        return types
 
 
-def largest(nodes: list[Node]) -> Resources:
-    """The largest amount of each resource that any of them has."""
-    return Resources(
-        max((node.in_all.cpus for node in nodes), default=0.0),
-        max((node.in_all.memory_bytes for node in nodes), default=0),
-        max((node.in_all.gpus for node in nodes), default=0.0),
-    )
+def _cpu_types(node: Resources) -> dict[str, InstanceType]:
+    """Those that fit beside what else is on a node."""
+    room = Resources(node.cpus * CPUS_FREE, int(node.memory_bytes * MEMORY_FREE))
+    return {
+        name: each
+        for name, each in sizes(room).items()
+        if each.resources == retired(name)  # not those that the node's memory has cut
+    }
