@@ -6,6 +6,7 @@ import io
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -120,6 +121,25 @@ def test_the_page_says_who_runs_what_is_taken_and_what_is_short() -> None:
     )
     assert "1.0 of 2.0 GiB free at /data" in said
     assert "the agent does not answer" in said
+
+
+def test_the_page_of_a_cluster_says_on_which_node_each_pod_is() -> None:
+    pod = {"since": 0.0, "restarts": 0, "last_end": ""}
+    page: dict[str, Any] = {"nodes": [], "disks": [], "short": []}
+    page["walls"] = {"up": True, "why": ""}
+    page["roles"] = [
+        pod
+        | {"name": "hotplate-gateway-a", "node": "node1", "runs": True, "restarts": 1}
+        | {"last_end": "OOMKilled"},
+        pod | {"name": "hotplate-gateway-b", "node": "node2", "runs": False},
+        pod | {"name": "hotplate-gateway-c", "node": "", "runs": False},
+    ]
+    lines = said_by(show_platform, page).splitlines()
+    first, second, third = (line for line in lines if "hotplate-gateway-" in line)
+    assert "hotplate-gateway-a running since " in first
+    assert first.endswith(" (on node1), started again once; the one before it: OOMKilled")
+    assert second.strip() == "hotplate-gateway-b is not running on node2"
+    assert third.strip() == "hotplate-gateway-c is not running"
 
 
 @pytest.mark.parametrize(

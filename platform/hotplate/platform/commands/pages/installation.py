@@ -37,11 +37,16 @@ def show_platform(console: Console, page: Mapping[str, Any]) -> None:
 
 
 def role_line(role: Mapping[str, Any]) -> str:
-    """One process: since when it runs, and how the one before it ended."""
+    """One process, or one pod of a cluster: since when and where it runs, and how the one before it
+    ended."""
     since = datetime.fromtimestamp(role["since"], UTC).astimezone().strftime("%m-%d %H:%M:%S")
     line = f"{role['name']:14} "
-    place = f"on {escape(role['node'])}" if "node" in role else f"pid {role['pid']}"
-    line += f"running since {since} ({place})" if role["runs"] else "[red]is not running[/]"
+    node = escape(role.get("node", ""))
+    if role["runs"]:
+        place = f"on {node}" if "node" in role else f"pid {role['pid']}"
+        line += f"running since {since} ({place})"
+    else:
+        line += "[red]is not running[/]" + (f" on {node}" if node else "")
     if role["restarts"]:
         times = "once" if role["restarts"] == 1 else f"{role['restarts']} times"
         line += f", started again {times}; the one before it: {escape(role['last_end'])}"
