@@ -107,6 +107,26 @@ async def test_a_second_look_writes_nothing_nor_does_another_engine(server: Clus
     assert server.writes[before:] == []
 
 
+async def test_what_is_named_while_it_looks_for_the_first_time_is_not_taken_for_what_nobody_wants(
+    server: ClusterServer,
+) -> None:
+    """It looks at an organization after the other: one may be seen whole before all was named."""
+    async with engine_on(server) as engine:
+        await engine.expect([FIRST])
+        await engine.scale(FIRST, 1)
+        await until_replicas(engine, states(S.READY))
+    before, others = len(server.writes), [f"without-{number}" for number in range(100)]
+    engine = KubernetesEngine(server.api(), OneImage(), lambda: ["acme", *others], SETTINGS)
+    await engine.start()
+    try:
+        await engine.expect([FIRST])
+        await asyncio.sleep(3 * SETTINGS.look_s)
+        await until_replicas(engine, states(S.READY))
+    finally:
+        await engine.close()
+    assert server.writes[before:] == []
+
+
 async def test_an_organization_without_anything_is_looked_for_once(server: ClusterServer) -> None:
     async with engine_on(server) as engine:
         await asyncio.sleep(3 * SETTINGS.look_s)

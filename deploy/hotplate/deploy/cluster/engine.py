@@ -225,7 +225,9 @@ class KubernetesEngine(Engine):
 
     async def _step(self) -> None:
         """Compare what is wanted with what there is once, and write what is missing."""
-        desired = dict(self._desired)
+        # Both at once: what is named while this step waits is looked at by the next one, and this
+        # one must not take it for what nobody wants.
+        desired, all_named = dict(self._desired), self._all_named
         self._preparing.forget(desired)
         self._notice_time()
         needed = {key.organization for key in desired}
@@ -237,12 +239,12 @@ class KubernetesEngine(Engine):
             if key.organization in seen:
                 wanted[key] = await self._wanted(each, bases[key])
         anchors = {(key.organization, key.deployment) for key in wanted}
-        world = World(self._tenants.objects())
+        world = World(self._tenants.objects(but=needed - seen))
         writes = plan(
             [anchor(*of, names.tenant_namespace(self._settings.release, of[0])) for of in anchors],
             wanted.values(),
             world,
-            all_named=self._all_named,
+            all_named=all_named,
         )
         drained = {key: set(each.drained) for key, each in desired.items()}
         failed = await self._writer.write(writes, world)

@@ -98,12 +98,12 @@ class Tenants:
             for mirror in tenant.mirrors.values():
                 await mirror.listed.wait()
 
-    def objects(self) -> dict[Ref, Manifest]:
-        """Of all organizations of which everything has been seen."""
+    def objects(self, but: Collection[str] = ()) -> dict[Ref, Manifest]:
+        """Of all organizations of which everything has been seen, but these."""
         return {
             ref: each
             for organization, tenant in self._tenants.items()
-            if self.is_listed(organization)
+            if organization not in but and self.is_listed(organization)
             for kind in WATCHED
             for ref, each in tenant.mirrors[kind.name].objects.items()
         }
