@@ -115,6 +115,7 @@ class ClusterEngineUnderTest:
             await self.engine.close()
             gone = ("--ignore-not-found", "--wait=false")
             self._kubectl("delete", "namespace", self.namespace, *gone)
+            self._kubectl.let_go(self.namespace)
 
     async def written(self, condition: Callable[[], bool], within_s: float = 10.0) -> None:
         """Returns once the condition holds; `within_s` is how long putting right may take."""
