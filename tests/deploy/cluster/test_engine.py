@@ -19,7 +19,7 @@ from hotplate.deploy.cluster.settings import ClusterSettings
 from hotplate.deploy.engine import ReplicaState
 from hotplate.deploy.errors import BeingPrepared, PrepareFailed, UnknownReplica
 from hotplate.deploy.workload import Workload
-from tests.support.deploy.cluster import AT, ClusterInMemory, pod_spec, workload
+from tests.support.deploy.cluster import AT, SERVING, ClusterInMemory, pod_spec, workload
 from tests.support.deploy.cluster_server import ClusterServer
 from tests.support.deploy.running import states
 from tests.support.deploy.running import until as until_replicas
@@ -393,3 +393,30 @@ async def test_what_a_replica_printed_is_kept_while_it_ends(server: ClusterServe
         await until(is_kept)
         with pytest.raises(UnknownReplica):
             await engine.logs("nobody", 5)
+
+
+@pytest.mark.parametrize(
+    ("state", "printed"),
+    [
+        ({"running": {"startedAt": AT}}, ["it has ended", "it serves"]),
+        ({"waiting": {"reason": "CrashLoopBackOff"}}, ["it serves"]),
+    ],
+    ids=["runs again", "waits"],
+)
+async def test_what_a_container_printed_stands_before_what_the_next_in_its_pod_does(
+    server: ClusterServer, state: dict[str, Any], printed: list[str]
+) -> None:
+    """While none runs, the log of a pod is that of the one that ended last."""
+    ended: dict[str, Any] = {"name": "replica", "ready": True, "started": True}
+    ended |= {"state": state, "restartCount": 1, "lastState": {"terminated": {}}}
+    server.cluster.status = {**SERVING, "containerStatuses": [ended]}
+    async with engine_on(server) as engine:
+        await engine.scale(FIRST, 1)
+
+        async def said() -> bool:
+            names = [replica.id for replica in engine.replicas()]
+            return bool(names) and await engine.logs(names[0], 5) == printed
+
+        await until(said)
+        (replica,) = engine.replicas()
+        assert await engine.logs(replica.id, 1) == ["it serves"]

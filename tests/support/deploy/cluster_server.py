@@ -140,7 +140,8 @@ class ClusterServer:
     async def _log(self, request: web.Request, name: str) -> web.StreamResponse:
         """Of a pod that has one; all others say the same."""
         if not isinstance(self.cluster, ClusterWithJobs):
-            return web.Response(text="it serves\n")
+            before = "previous" in request.query
+            return web.Response(text="it has ended\n" if before else "it serves\n")
         log = self.cluster.logs.get(name)
         if log is None:
             return _refused(404, "not found")

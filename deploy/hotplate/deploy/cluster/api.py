@@ -154,9 +154,11 @@ class ClusterApi:
             return answer
         return None
 
-    async def logs(self, pod: Ref, lines: int) -> list[str]:
-        """The last lines that its container has printed."""
+    async def logs(self, pod: Ref, lines: int, *, previous: bool = False) -> list[str]:
+        """The last lines that its container has printed, or the one before it."""
         query: Query = {"tailLines": lines, "container": "replica"}
+        if previous:
+            query = {**query, "previous": "true"}
         async with self._answer("GET", f"{POD.path(pod.namespace, pod.name)}/log", query) as answer:
             return (await answer.read()).decode(errors="replace").splitlines()
 

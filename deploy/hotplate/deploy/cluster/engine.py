@@ -18,7 +18,7 @@ from functools import partial
 
 from hotplate.deploy.cluster import names
 from hotplate.deploy.cluster.api import ClusterApi
-from hotplate.deploy.cluster.kinds import DEPLOYMENT, EVENT, NODE, POD, Ref
+from hotplate.deploy.cluster.kinds import DEPLOYMENT, EVENT, NODE, POD
 from hotplate.deploy.cluster.mirror import Mirror
 from hotplate.deploy.cluster.objects import Manifest, Placed, anchor, objects
 from hotplate.deploy.cluster.plan import Group, WantedObjects, World, plan
@@ -200,11 +200,9 @@ class KubernetesEngine(Engine):
             return self._preparing.replica(workload, name)
         return refused(workload.key, name, reason, workload.resources)
 
-    def _pod(self, name: str) -> Ref | None:
-        for pod in self._tenants.of_kind(POD.name):
-            if pod["metadata"]["name"] == name:
-                return Ref(POD.name, pod["metadata"]["namespace"], name)
-        return None
+    def _pod(self, name: str) -> Manifest | None:
+        pods = self._tenants.of_kind(POD.name)
+        return next((pod for pod in pods if pod["metadata"]["name"] == name), None)
 
     async def _reconcile(self) -> None:
         while True:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Iterable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 
 from hotplate.deploy.cluster.api import ClusterApi
 from hotplate.deploy.cluster.kinds import POD, Ref, ref_of
 from hotplate.deploy.cluster.objects import Manifest
-from hotplate.deploy.cluster.pods import is_ending, is_over
+from hotplate.deploy.cluster.pods import is_ending, is_over, printed_before
 from hotplate.deploy.cluster.settings import ClusterSettings
-from hotplate.deploy.errors import DeployError, UnknownReplica
+from hotplate.deploy.errors import ClusterRefused, DeployError, UnknownReplica
 from hotplate.deploy.process.printable import printable
 from hotplate.machine.background import BackgroundTasks
 
@@ -34,26 +34,35 @@ class PodLogs:
                     self._kept.popitem(last=False)
                 self._tasks.start(self._keep(ref_of(pod, POD.name), self._kept[name]))
 
-    async def tail(self, replica: str, pod: Ref | None, lines: int) -> list[str]:
+    async def tail(self, replica: str, pod: Manifest | None, lines: int) -> list[str]:
         """The last lines; `pod` is None where it has gone. Raises `UnknownReplica` and what the
         cluster does."""
         if pod is not None:
-            return await self._api.logs(pod, lines)
+            found = await self._api.logs(ref_of(pod, POD.name), lines)
+            return [*await self._before(pod, lines - len(found)), *found]
         if replica not in self._kept:
             raise UnknownReplica(f"There is no replica {replica!r} now, nor was there lately.")
         return self._kept[replica][-lines:]
 
     async def followed(
-        self, replica: str, pod: Ref | None, lines: int | None
+        self, replica: str, pod: Manifest | None, lines: int | None
     ) -> AsyncGenerator[str, None]:
         """The same and what comes, line by line, until its container ends; None = all."""
         if pod is None:
             for line in await self.tail(replica, None, lines or self._settings.log_lines):
                 yield f"{line}\n"
             return
-        async with aclosing(self._api.follow(pod, lines)) as come:
+        async with aclosing(self._api.follow(ref_of(pod, POD.name), lines)) as come:
             async for line in come:
                 yield f"{printable(line)}\n"
+
+    async def _before(self, pod: Manifest, lines: int) -> list[str]:
+        """The last lines of its container that ended before the one that is there."""
+        if lines <= 0 or not printed_before(pod):
+            return []
+        with suppress(ClusterRefused):  # the node has removed it
+            return await self._api.logs(ref_of(pod, POD.name), lines, previous=True)
+        return []
 
     async def close(self) -> None:
         await self._tasks.cancel()

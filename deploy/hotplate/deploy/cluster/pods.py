@@ -63,6 +63,12 @@ def restarts_of(pod: Manifest) -> int:
     return int(_container(pod.get("status") or {}).get("restartCount", 0))
 
 
+def printed_before(pod: Manifest) -> bool:
+    """Whether a container has ended before the one whose log the cluster gives."""
+    container = _container(pod.get("status") or {})
+    return _ended(container) and "waiting" not in (container.get("state") or {})
+
+
 def late(limit_s: float, reason: str) -> str:
     """The sentence about one that has taken too long."""
     why = f" ({reason.rstrip('.')})" if reason else ""
