@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from loadtests.benchmarks.kubernetes_trials import changes, cut, starts
+from loadtests.benchmarks.kubernetes_trials import changes, cut, killed, rest, starts
 from loadtests.benchmarks.kubernetes_trials.table import Row
 from loadtests.harness.parts import Measures, measured
 
@@ -16,6 +16,8 @@ _MEASURES: Measures[Row] = {
     "starts": starts.measure,
     "changes": changes.measure,
     "cut": cut.measure,
+    "killed": killed.measure,
+    "rest": rest.measure,
 }
 PARTS = list(_MEASURES)
 

@@ -110,16 +110,20 @@ class ReleaseUser:
         found = await self.deployment(name)
         return str(found["bento"])
 
-    async def call(self, name: str, path: str, **fields: object) -> Any:
-        """One POST to the deployment; its answer's JSON. Raises BenchmarkFailed if it is no 200."""
-        limit = aiohttp.ClientTimeout(_ANSWER_S)
+    async def call(
+        self, name: str, path: str, answer_s: float = _ANSWER_S, **fields: object
+    ) -> Any:
+        """One POST to the deployment; its answer, as JSON or text. BenchmarkFailed if it is no
+        200, aiohttp's errors and TimeoutError if there is none."""
+        limit = aiohttp.ClientTimeout(answer_s)
         asked = self.callers.post(
             f"{GATEWAY}/{path}", json=fields, headers=host_of(name), timeout=limit
         )
         async with asked as answer:
             if answer.status != 200:
                 raise BenchmarkFailed(f"{name}: {answer.status} {await answer.text()}")
-            return await answer.json()
+            is_json = answer.content_type == "application/json"
+            return await (answer.json() if is_json else answer.text())
 
     async def asleep(self, name: str) -> None:
         """Waits until the deployment has no replica, and no pod. Raises BenchmarkFailed."""

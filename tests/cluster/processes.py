@@ -18,9 +18,14 @@ def kill(pod: dict[str, Any], word: str) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-def pids(pod: dict[str, Any], word: str) -> list[int]:
-    """What runs in a pod with that word in its command; AssertionError where nothing does."""
-    found = [int(process.name) for process in _of(pod["metadata"]["uid"]) if word in _argv(process)]
+def pids(pod: dict[str, Any], word: str = "") -> list[int]:
+    """What runs in a pod with that word in its command, or all; AssertionError where nothing
+    does."""
+    found = [
+        int(process.name)
+        for process in _of(pod["metadata"]["uid"])
+        if not word or word in _argv(process)
+    ]
     assert found, f"nothing with '{word}' runs in {pod['metadata']['name']}"
     return found
 
