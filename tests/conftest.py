@@ -96,8 +96,9 @@ def pytest_make_collect_report(
 
 
 @pytest.hookimpl(trylast=True)  # after pytest has sorted them by what they share
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    longest_first(items)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--engine") == "local":  # a cluster has one of them at a time
+        longest_first(items)
 
 
 @pytest.fixture(scope="session")

@@ -38,7 +38,12 @@ def cluster(kubeconfig: Path) -> Installation:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What needs the whole release comes last: nodes have one agent each, which others bring."""
-    items.sort(key=lambda item: "installed" in getattr(item, "fixturenames", ()))
+    items.sort(
+        key=lambda item: (
+            "installed" in getattr(item, "fixturenames", ())
+            or item.nodeid.startswith("tests/scenarios/")
+        )
+    )
 
 
 @pytest.fixture

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import json
+from base64 import b64encode
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -89,6 +91,23 @@ class ClusterPlatform(AnyPlatform):
         return not await self.kubectl(
             "get", "pods", f"--namespace={self._namespace}", which, "--output=name"
         )
+
+    async def delete_pod(self, name: str) -> None:
+        """Of one of its replicas."""
+        await self.kubectl("delete", "pod", name, f"--namespace={self._namespace}", "--wait=false")
+
+    async def objects_with(self, values: Sequence[str]) -> list[str]:
+        """The objects on the cluster that have one of the values, plain or encoded, but for
+        Secrets."""
+        kinds = await self.kubectl("api-resources", "--verbs=list", "--output=name")
+        asked = ",".join(kind for kind in kinds.split() if kind != "secrets")
+        said = await self.kubectl("get", asked, "--all-namespaces", "--output=json")
+        wanted = [*values, *(b64encode(value.encode()).decode() for value in values)]
+        return [
+            f"{each['kind']} {each['metadata']['name']}"
+            for each in json.loads(said)["items"]
+            if any(value in json.dumps(each) for value in wanted)
+        ]
 
     async def kubectl(self, *arguments: str) -> str:
         """What the command prints."""

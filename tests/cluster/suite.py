@@ -57,6 +57,6 @@ def _cannot_use(cluster: Installation, kubeconfig: str) -> str | None:
 
 
 def _pytest() -> int:
-    flags = ["-q", "-rfEs", "-m", "cluster", "tests/cluster"]
-    command = [sys.executable, "-m", "pytest", *flags]
+    flags = ["-q", "-rfEs", "-m", "cluster or essential", "--engine=kubernetes"]
+    command = [sys.executable, "-m", "pytest", *flags, "tests/cluster", "tests/scenarios"]
     return subprocess.run(command, cwd=REPOSITORY, check=False).returncode

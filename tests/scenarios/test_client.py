@@ -110,6 +110,7 @@ async def test_a_model_is_pushed_in_parts_and_pulled_elsewhere(
     assert files(other.home / where) == files(laptop.home / where)
 
 
+@pytest.mark.essential
 async def test_a_deployment_is_listed_shown_updated_and_applied(
     platform: AnyPlatform, laptop: Laptop, kitchen: str
 ) -> None:
@@ -138,6 +139,7 @@ async def limits(platform: AnyPlatform, name: str) -> tuple[int, int]:
     return scaling["min_replicas"], scaling["max_replicas"]
 
 
+@pytest.mark.essential
 async def test_a_deployment_is_terminated_started_again_and_deleted(
     platform: AnyPlatform, laptop: Laptop, kitchen: str
 ) -> None:

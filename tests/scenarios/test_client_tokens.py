@@ -71,6 +71,7 @@ async def made(laptop: Laptop, name: str, *flags: str) -> Any:
     return json.loads(printed[printed.index("\n{") :])
 
 
+@pytest.mark.essential
 async def test_one_is_made_used_shown_and_deleted(
     platform: AnyPlatform, laptop: Laptop, prefixed: str
 ) -> None:

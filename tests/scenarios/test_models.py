@@ -49,10 +49,12 @@ def url(platform: AnyPlatform, laptop: Laptop, kitchen: str) -> Iterator[str]:
         runner.run(deployment.__aexit__(None, None, None))
 
 
+@pytest.mark.essential
 async def test_a_pushed_model_is_loaded(url: str) -> None:
     assert await call(f"{url}/sums") == SUMS
 
 
+@pytest.mark.essential
 async def test_every_cold_start_is_on_record(
     platform: AnyPlatform, rough: RoughClient, url: str
 ) -> None:

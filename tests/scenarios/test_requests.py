@@ -20,6 +20,7 @@ pytestmark = pytest.mark.client
 NAME = "sleeper"
 
 
+@pytest.mark.essential
 async def test_a_streamed_answer_arrives_in_pieces(sleeper: str) -> None:
     now = asyncio.get_running_loop().time
     arrived = []
@@ -83,6 +84,7 @@ async def test_status_says_what_was_refused_and_why(platform: AnyPlatform, sleep
     await until(shown)
 
 
+@pytest.mark.essential
 async def test_readyz_wakes_a_deployment_and_waits_for_it(
     platform: AnyPlatform, sleeper: str
 ) -> None:

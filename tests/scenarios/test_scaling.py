@@ -22,6 +22,7 @@ pytestmark = pytest.mark.client
 ELASTIC = {"min_replicas": 0, "max_replicas": 3, "policy": {"scale_down_stabilization_window": 3}}
 
 
+@pytest.mark.essential
 async def test_requests_wake_a_deployment_and_scale_it_up_and_down(
     platform: AnyPlatform, rough: RoughClient, kitchen: str, tmp_path: Path
 ) -> None:

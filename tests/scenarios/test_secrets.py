@@ -19,6 +19,8 @@ from typing import Any
 import aiohttp
 import pytest
 
+from tests.cluster.organization import ClusterPlatform
+from tests.support.end_to_end.any_platform import AnyPlatform
 from tests.support.end_to_end.laptop import Laptop
 from tests.support.end_to_end.platform_process import Platform
 from tests.support.end_to_end.searched import places_of
@@ -26,7 +28,7 @@ from tests.support.patience import until
 from tests.support.services.bentos import IMAGE
 from tests.support.services.calling import Refused, call, process_of
 
-pytestmark = [pytest.mark.client, pytest.mark.one_machine("it starts platforms of its own")]
+pytestmark = pytest.mark.client
 
 VAULT = (
     IMAGE
@@ -72,7 +74,7 @@ KINDS = ("run_env", "run_files", "build_env", "build_files")
 class Vault:
     """A deployment with 20 random values, and all that was said meanwhile."""
 
-    platform: Platform
+    platform: AnyPlatform
     laptop: Laptop
     values: dict[str, list[str]]
     url: str = ""
@@ -94,9 +96,13 @@ class Vault:
         return {kind: list(map(digest, values)) for kind, values in self.values.items()}
 
     async def restarted(self) -> None:
-        """Its process is killed, and another one serves."""
+        """Its process is killed, or its pod deleted, and another one serves."""
         before = (await self.sums())["process"]
-        os.kill(process_of(before), signal.SIGKILL)
+        if isinstance(self.platform, ClusterPlatform):
+            (replica,) = await self.platform.replicas("vault", "ready")
+            await self.platform.delete_pod(replica["id"])
+        else:
+            os.kill(process_of(before), signal.SIGKILL)
 
         async def again() -> bool:
             with suppress(aiohttp.ClientError, Refused):
@@ -118,12 +124,19 @@ class Vault:
         await self.bentoml("secret", "list", "-o", "json")
         await self.bentoml("deployment", "get", "vault")
 
-    def found(self) -> list[str]:
-        """Where a value stands in clear: in files of the platform, or in what was said."""
+    async def found(self) -> list[str]:
+        """Where a value stands in clear: in what the platform keeps, or in what was said."""
         values = [*self.old, *(value for values in self.values.values() for value in values)]
         told = "\n".join(self.said)
         places = ["an answer" for value in values if value in told]
-        return places + places_of(values, self.platform)
+        return places + await self.kept(values)
+
+    async def kept(self, values: list[str]) -> list[str]:
+        """In which files the platform has one of them, or in which objects."""
+        if isinstance(self.platform, ClusterPlatform):
+            return await self.platform.objects_with(values)
+        assert isinstance(self.platform, Platform)
+        return places_of(values, self.platform)
 
 
 def digest(text: str) -> str:
@@ -131,19 +144,24 @@ def digest(text: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def vault(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Vault]:
+def vault(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Vault]:
     """A running deployment; its values were given as a user gives them."""
     folder = tmp_path_factory.mktemp("vault")
+    if request.config.getoption("--engine") == "kubernetes":
+        yield asyncio.run(deployed(request.getfixturevalue("platform"), folder))
+        return
     platform = Platform(folder / "data")
     try:
+        asyncio.run(platform.start())
         yield asyncio.run(deployed(platform, folder))
         assert asyncio.run(platform.stop()) == 0
     finally:
         platform.destroy()
 
 
-async def deployed(platform: Platform, folder: Path) -> Vault:
-    await platform.start()
+async def deployed(platform: AnyPlatform, folder: Path) -> Vault:
     laptop = await Laptop.at(folder / "laptop", platform)
     vault = Vault(platform, laptop, {kind: [token_urlsafe(24) for _ in range(5)] for kind in KINDS})
     for kind, values in vault.values.items():
@@ -163,26 +181,31 @@ async def deployed(platform: Platform, folder: Path) -> Vault:
     return vault
 
 
+@pytest.mark.essential
 async def test_builds_and_replicas_have_them_and_no_disk_and_no_answer_has(vault: Vault) -> None:
     sums = await vault.sums()
     assert {kind: sums[kind] for kind in KINDS} == vault.expected()
     assert (sums["modes"], sums["for builds"]) == (["400"], [])
-    (log,) = (vault.platform.data / "environments").glob("*/*/build.log")
-    assert log.read_text().count("variable ***\nfile ***\nmode 400\n") == 5
+    if isinstance(vault.platform, Platform):
+        (log,) = (vault.platform.data / "environments").glob("*/*/build.log")
+        assert log.read_text().count("variable ***\nfile ***\nmode 400\n") == 5
     await vault.ask_everything()
-    assert vault.found() == []
+    assert await vault.found() == []
 
 
+@pytest.mark.one_machine("it kills the platform's processes")
 async def test_a_replica_that_crashes_has_them_again_also_after_a_kill_of_the_control_plane(
     vault: Vault,
 ) -> None:
+    assert isinstance(vault.platform, Platform)
+    platform = vault.platform
     await vault.restarted()
-    before = vault.platform.pid("control-plane")
+    before = platform.pid("control-plane")
     process = (await vault.sums())["process"]
     os.kill(before, signal.SIGKILL)
 
     async def back() -> bool:
-        return vault.platform.pid("control-plane") != before and await vault.platform.healthy()
+        return platform.pid("control-plane") != before and await platform.healthy()
 
     await until(back)
     assert (await vault.sums())["process"] == process, "it was adopted"
@@ -190,7 +213,7 @@ async def test_a_replica_that_crashes_has_them_again_also_after_a_kill_of_the_co
     sums = await vault.sums()
     assert {kind: sums[kind] for kind in KINDS} == vault.expected()
     await vault.ask_everything()
-    assert vault.found() == []
+    assert await vault.found() == []
 
 
 async def test_a_changed_value_is_for_replicas_that_start_afterwards(vault: Vault) -> None:
@@ -203,9 +226,10 @@ async def test_a_changed_value_is_for_replicas_that_start_afterwards(vault: Vaul
     assert (await vault.sums())["run_files"] == before
     await vault.restarted()
     assert (await vault.sums())["run_files"] == vault.expected()["run_files"]
-    assert vault.found() == []
+    assert await vault.found() == []
 
 
+@pytest.mark.one_machine("it looks into the platform's files")
 async def test_a_new_key_encrypts_them_anew_while_all_runs(vault: Vault) -> None:
     (old,) = (await vault.platform.page("keys"))["items"]
     printed = await vault.platform.hotplate("key", "rotate", "--json")
@@ -214,10 +238,11 @@ async def test_a_new_key_encrypts_them_anew_while_all_runs(vault: Vault) -> None
     await vault.restarted()
     sums = await vault.sums()
     assert {kind: sums[kind] for kind in KINDS} == vault.expected()
+    assert isinstance(vault.platform, Platform)
     keys = (vault.platform.data / "secret-keys").read_text()
     assert (old["id"] in keys, new["id"] in keys) == (False, True)
     await vault.ask_everything()
-    assert vault.found() == []
+    assert await vault.found() == []
 
 
 async def test_a_file_names_them_and_so_does_an_update(vault: Vault) -> None:
@@ -286,12 +311,13 @@ async def test_a_canary_has_those_of_its_own_version_and_the_clients_update_keep
             assert [sums["run_env"], sums["run_files"]] == [
                 list(map(digest, values)) for values in expected
             ], name
-    assert places_of([plain], vault.platform), "what is no secret is found"
+    assert await vault.kept([plain]), "what is no secret is found"
     vault.old += own
     await vault.ask_everything()
-    assert vault.found() == []
+    assert await vault.found() == []
 
 
+@pytest.mark.one_machine("it looks into the platform's files")
 async def test_a_backup_has_none_in_clear(vault: Vault) -> None:
     phrase, file = vault.laptop.home / "phrase", vault.laptop.home / "backup"
     phrase.write_text("correct horse battery staple")

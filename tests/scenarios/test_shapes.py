@@ -14,7 +14,7 @@ from tests.support.patience import until
 from tests.support.services.calling import call
 from tests.support.services.shapes import Shapes, most_at_once
 
-pytestmark = pytest.mark.client
+pytestmark = [pytest.mark.client, pytest.mark.essential]
 
 
 async def get(url: str, **fields: str) -> Any:

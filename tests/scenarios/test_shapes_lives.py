@@ -61,6 +61,7 @@ async def greet(url: str, token: str) -> str:
         return await answer.text()
 
 
+@pytest.mark.essential
 async def test_a_command_answers_and_has_its_slots(command: str, shapes: Shapes) -> None:
     assert await shapes.slots("command", "Command") == 32
     answers = await asyncio.gather(*(ask(f"{command}/any?0.2") for _ in range(3)))
@@ -68,6 +69,7 @@ async def test_a_command_answers_and_has_its_slots(command: str, shapes: Shapes)
     assert most_at_once(answers) == 3
 
 
+@pytest.mark.essential
 async def test_a_replica_ends_with_its_command_and_comes_back(
     command: str, platform: AnyPlatform
 ) -> None:

@@ -57,7 +57,13 @@ async def over(platform: AnyPlatform, name: str, revision: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "strategy", ["Recreate", "RollingUpdate", "RampedSlowRollout", "BestEffortControlledRollout"]
+    "strategy",
+    [
+        "Recreate",
+        pytest.param("RollingUpdate", marks=pytest.mark.essential),
+        "RampedSlowRollout",
+        "BestEffortControlledRollout",
+    ],
 )
 async def test_nothing_fails_and_the_bounds_hold(
     platform: AnyPlatform, rough: RoughClient, bento: Bento, strategy: str
