@@ -82,6 +82,14 @@ class StandIns:
             self._await(_DATABASE, lambda: _database_made(programs))
             yield "database started"
 
+    def forget(self) -> None:
+        """Empties the database: a new installation has other tokens, and cannot read the keys of
+        secrets that one before it has left there."""
+        programs = _programs()
+        _administer(programs / "dropdb", "--if-exists", "--force")
+        if not _database_made(programs):
+            raise TestClusterError(f"{_DATABASE}: {self.daemons.last_lines(_DATABASE)}")
+
     def remove(self) -> None:
         """Ends them, and removes what the database kept."""
         for name in (_STORE, _PACKAGES):
@@ -118,10 +126,15 @@ def _answers() -> bool:
 
 
 def _database_made(programs: Path) -> bool:
-    address = [f"--host={HOST_ADDRESS}", f"--port={_DATABASE_PORT}", "--username=hotplate"]
-    command = [str(programs / "createdb"), *address, "--maintenance-db=postgres", "hotplate"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = _administer(programs / "createdb")
     return done.returncode == 0 or "already exists" in done.stderr
+
+
+def _administer(program: Path, *flags: str) -> subprocess.CompletedProcess[str]:
+    """Runs one of the server's programs that make and remove databases, for ours."""
+    address = [f"--host={HOST_ADDRESS}", f"--port={_DATABASE_PORT}", "--username=hotplate"]
+    command = [str(program), *address, "--maintenance-db=postgres", *flags, "hotplate"]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 def lacks() -> str | None:

@@ -25,10 +25,12 @@ KINDS = (
 def test_uninstalled_it_leaves_nothing_and_is_installed_anew(
     cluster: Installation, kubectl: Kubectl, installed: Release, client: Client, is_ours: bool
 ) -> None:
-    """A deployment runs meanwhile, whose pods have mounts on both nodes."""
+    """A deployment runs meanwhile, whose pods have mounts on both nodes, and a secret is kept: the
+    next release cannot read what that was encrypted with."""
     if not is_ours:
         pytest.skip("others have deployments there")
     service = REPOSITORY / "examples/hello"
+    client("secret", "create", "kept", "WORD=w")
     client("deploy", ".", "--name", "left", "--scaling-min", "2", folder=service)
     assert mounts(cluster) != []
     installed.uninstall()
