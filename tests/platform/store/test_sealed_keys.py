@@ -51,19 +51,28 @@ def test_those_of_another_token_are_refused_and_stay(values: LearntValues) -> No
     SealedKeys(values, "token").begin(0)
     kept = values.get(KEY)
     other = SealedKeys(values, "another")
-    for encrypted in (0, 3):
-        with pytest.raises(CannotStart, match=OTHER_TOKEN):
-            other.begin(encrypted)
+    with pytest.raises(CannotStart, match=OTHER_TOKEN):
+        other.begin(3)
     with pytest.raises(SecretsUnreadable, match=OTHER_TOKEN):
         other.keyring()
     assert values.get(KEY) == kept
+
+
+def test_where_nothing_is_encrypted_those_of_another_token_make_way(values: LearntValues) -> None:
+    SealedKeys(values, "token").begin(0)
+    other = SealedKeys(values, "another")
+    other.begin(0)
+    made = other.keyring()
+    again = SealedKeys(values, "another")
+    again.begin(1)
+    assert again.keyring() == made
 
 
 @pytest.mark.parametrize("kept", ["", "no token of Fernet's", "é", 7, {"a": 1}])
 def test_what_is_none_is_refused(values: LearntValues, kept: object) -> None:
     values.put(KEY, kept)
     with pytest.raises(CannotStart, match=OTHER_TOKEN):
-        SealedKeys(values, "token").begin(0)
+        SealedKeys(values, "token").begin(1)
 
 
 def test_where_something_is_encrypted_missing_ones_are_not_made(values: LearntValues) -> None:

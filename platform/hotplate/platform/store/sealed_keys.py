@@ -35,14 +35,14 @@ class SealedKeys:
         self._keyring: Keyring | None = None
 
     def begin(self, encrypted: int) -> None:
-        """At a start: make them where nothing is encrypted yet; `encrypted` values are. Raises
-        CannotStart."""
-        if not encrypted and self._values.get(KEY) is None:
-            self.keep(Keyring.new())
+        """At a start: make them where nothing is encrypted yet, also where another installation's
+        are; `encrypted` values are. Raises CannotStart."""
         try:
             self.keyring()
         except SecretsUnreadable as error:
-            raise CannotStart(str(error)) from error
+            if encrypted:
+                raise CannotStart(str(error)) from error
+            self.keep(Keyring.new())
 
     def keyring(self) -> Keyring:
         """The keys as they are now. Raises SecretsUnreadable."""
@@ -60,7 +60,7 @@ class SealedKeys:
             except (InvalidToken, ValueError):
                 raise SecretsUnreadable(
                     "the keys of secrets in the database were encrypted with another "
-                    "cluster-token; put back the Secret that had it"
+                    "cluster-token; put back the Secret that had it (tokens.existingSecret)"
                 ) from None
             self._seen = kept
         return self._keyring
