@@ -83,8 +83,10 @@ class StandIns:
             yield "database started"
 
     def forget(self) -> None:
-        """Empties the database: a new installation has other tokens, and cannot read the keys of
-        secrets that one before it has left there."""
+        """Empties store and database: a new installation has another id and other tokens, so that
+        files that one before it has left are not its own, and it cannot read keys of secrets."""
+        self.daemons.end(_STORE, signal.SIGKILL)  # it keeps all in memory
+        list(self.ensure())
         programs = _programs()
         _administer(programs / "dropdb", "--if-exists", "--force")
         if not _database_made(programs):
