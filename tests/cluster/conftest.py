@@ -72,6 +72,13 @@ def is_ours(cluster: Installation) -> bool:
 
 
 @pytest.fixture(scope="session")
+def nodes_without_agents(cluster: Installation) -> None:
+    """A node has one agent, and a cluster one driver of volumes: those of a release stay."""
+    if Release.on(cluster).is_there():
+        pytest.skip("a release has the nodes' agents; `helm uninstall` it before")
+
+
+@pytest.fixture(scope="session")
 def installed(cluster: Installation, is_ours: bool) -> Iterator[Release]:
     """The release of this tree's chart, ready; one that was there before stays."""
     one = Release.on(cluster)

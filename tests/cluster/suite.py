@@ -14,6 +14,7 @@ from tests.cluster.layout import REPOSITORY
 from tests.cluster.machine import lacks
 
 _NODES = 2
+_SIDE_BY_SIDE = ("-n3", "--dist=loadfile", "--no-loadscope-reorder")
 _IMAGES = ("HOTPLATE_IMAGE", "HOTPLATE_RUNTIME_IMAGE")
 
 
@@ -57,6 +58,13 @@ def _cannot_use(cluster: Installation, kubeconfig: str) -> str | None:
 
 
 def _pytest() -> int:
-    flags = ["-q", "-rfEs", "-m", "cluster or essential", "--engine=kubernetes"]
-    command = [sys.executable, "-m", "pytest", *flags, "tests/cluster", "tests/scenarios"]
-    return subprocess.run(command, cwd=REPOSITORY, check=False).returncode
+    """What shares the cluster with others first, side by side: most of it waits for pods."""
+    together = _run("together and not alone", "tests/cluster", *_SIDE_BY_SIDE)
+    rest = "cluster and (alone or not together) or essential"
+    alone = _run(rest, "tests/cluster", "tests/scenarios")
+    return together or alone
+
+
+def _run(marks: str, *arguments: str) -> int:
+    command = [sys.executable, "-m", "pytest", "-q", "-rfEs", "--engine=kubernetes", "-m", marks]
+    return subprocess.run([*command, *arguments], cwd=REPOSITORY, check=False).returncode

@@ -16,7 +16,7 @@ from tests.cluster.errors import TestClusterError
 from tests.cluster.helm import CHART, KUBERNETES, VALUES, Helm
 from tests.cluster.kubectl import Kubectl
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.together]
 PRIVILEGED, RESTRICTED = "privileged", "restricted"
 KINDS: dict[str, dict[str, Any]] = {
     "sqlite": {"database": {"secretName": ""}},
@@ -158,8 +158,9 @@ def test_secrets_of_the_installers_are_taken_and_agents_get_what_they_need_of_th
     }
 
 
+@pytest.mark.alone
 def test_tokens_and_rights_of_a_release_and_what_is_left_when_it_is_uninstalled(
-    helm: Helm, kubectl: Kubectl, namespace: str
+    helm: Helm, kubectl: Kubectl, namespace: str, nodes_without_agents: None
 ) -> None:
     values = [f"--namespace={namespace}", f"--values={VALUES}", "--set=gateway.replicas=1"]
     own = ["controlPlane.service.nodePort=null", "gateway.service.nodePort=null"]

@@ -16,7 +16,7 @@ from tests.cluster.installation import Installation
 from tests.cluster.kubectl import Kubectl
 from tests.deploy.conformance import Conformance
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.cluster, pytest.mark.together, pytest.mark.timeout(180)]
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from tests.cluster.installation import Installation
 from tests.cluster.kubectl import Kubectl
 from tests.support.deploy.running import states, until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.cluster, pytest.mark.together, pytest.mark.timeout(180)]
 S = ReplicaState
 PUT_RIGHT_S = 10.0
 WRITES = {"create", "update", "patch", "delete", "deletecollection"}
@@ -199,6 +199,7 @@ async def test_a_pod_that_is_evicted_ends_what_it_has_and_another_comes(
     assert await under_test.engine.logs(replica.id, 10) == ["it serves"]
 
 
+@pytest.mark.alone
 async def test_an_api_server_that_is_away_ends_nothing_and_is_followed_again(
     cluster: Installation, under_test: ClusterEngineUnderTest, kubectl: Kubectl
 ) -> None:

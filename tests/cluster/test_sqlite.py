@@ -15,7 +15,7 @@ from tests.cluster.installation import Installation
 from tests.cluster.kubectl import Kubectl
 from tests.cluster.stand_ins import STORE_VARIABLES, StandIns
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.together]
 TOKENS = {"admin-token": "an-admin's-of-the-installer", "cluster-token": "a-cluster's-of-the-same"}
 NODE = "node1"
 PART = "deployment/hotplate-control-plane"

@@ -9,7 +9,7 @@ from tests.cluster.kubectl import Kubectl
 from tests.cluster.pods import printed_by
 from tests.cluster.stand_ins import DATABASE_URL, STORE_URL, STORE_VARIABLES, StandIns
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.together]
 _USES = f"""\
 import fsspec, psycopg
 with fsspec.open("{STORE_URL}/one", "w") as file:

@@ -16,7 +16,7 @@ from hotplate.platform.settings import PlatformSettings
 from tests.cluster.errors import TestClusterError
 from tests.cluster.helm import CHART, Helm
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.together]
 CONTROL_PLANE, GATEWAY, AGENT = "hotplate-control-plane", "hotplate-gateway", "hotplate-agent"
 VALUES: dict[str, tuple[dict[str, Any], str, Any]] = {
     "a url with a slash": ({"url": "https://*.a.test/"}, "cluster.url", "https://*.a.test"),

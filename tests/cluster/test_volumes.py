@@ -20,7 +20,7 @@ from tests.cluster.kubectl import Kubectl
 from tests.cluster.layout import Layout
 from tests.cluster.stand_ins import StandIns
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.together]
 MODEL_BYTES = 64 << 20
 LOOK = """
 import json, os, hashlib
@@ -138,7 +138,10 @@ class Bench:
 
 @pytest.fixture(scope="module")
 def agents(
-    cluster: Installation, kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory
+    cluster: Installation,
+    nodes_without_agents: None,
+    kubeconfig: Path,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Agents]:
     list(StandIns(cluster.daemons).ensure())
     kubectl, helm = Kubectl(Layout(), kubeconfig), Helm(Layout(), kubeconfig)
