@@ -88,7 +88,7 @@ def installed(cluster: Installation, is_ours: bool) -> Iterator[Release]:
         one.uninstall()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def client(installed: Release, tmp_path_factory: pytest.TempPathFactory) -> Client:
     """The stock client, logged in."""
     one = Client(tmp_path_factory.mktemp("laptop"))
@@ -96,7 +96,7 @@ def client(installed: Release, tmp_path_factory: pytest.TempPathFactory) -> Clie
     return one
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def hello(client: Client) -> Iterator[str]:
     """The host name of a deployment of `examples/hello` with two replicas."""
     folder = REPOSITORY / "examples/hello"
