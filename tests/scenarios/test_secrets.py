@@ -311,7 +311,8 @@ async def test_a_canary_has_those_of_its_own_version_and_the_clients_update_keep
             assert [sums["run_env"], sums["run_files"]] == [
                 list(map(digest, values)) for values in expected
             ], name
-    assert await vault.kept([plain]), "what is no secret is found"
+    on_one_machine = isinstance(vault.platform, Platform)  # a cluster has all variables in Secrets
+    assert await vault.kept([plain if on_one_machine else "vault"]), "what is no secret is found"
     vault.old += own
     await vault.ask_everything()
     assert await vault.found() == []
