@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from loadtests.benchmarks.kubernetes_trials import changes, cut, killed, rest, starts
+from loadtests.benchmarks.kubernetes_trials import changes, cut, killed, rest, second_pod, starts
 from loadtests.benchmarks.kubernetes_trials.table import Row
 from loadtests.harness.parts import Measures, measured
 
@@ -18,6 +18,7 @@ _MEASURES: Measures[Row] = {
     "cut": cut.measure,
     "killed": killed.measure,
     "rest": rest.measure,
+    "second_pod": second_pod.measure,
 }
 PARTS = list(_MEASURES)
 
