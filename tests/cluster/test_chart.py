@@ -17,6 +17,7 @@ from tests.cluster.helm import CHART, KUBERNETES, VALUES, Helm
 from tests.cluster.kubectl import Kubectl
 
 pytestmark = [pytest.mark.cluster, pytest.mark.together]
+SECRETS = "hotplate.dev/secrets"
 PRIVILEGED, RESTRICTED = "privileged", "restricted"
 KINDS: dict[str, dict[str, Any]] = {
     "sqlite": {"database": {"secretName": ""}},
@@ -58,7 +59,12 @@ def enforce(kubectl: Kubectl, namespace: str, level: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_object_is_admitted(
-    helm: Helm, kubectl: Kubectl, release: str, kind: str, tmp_path: Path
+    helm: Helm,
+    kubectl: Kubectl,
+    nodes_without_agents: None,
+    release: str,
+    kind: str,
+    tmp_path: Path,
 ) -> None:
     objects = helm.rendered(release, KINDS[kind], tmp_path)
     text = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
@@ -134,8 +140,9 @@ def test_lint_finds_nothing(helm: Helm) -> None:
     assert "1 chart(s) linted, 0 chart(s) failed" in said
 
 
+@pytest.mark.alone
 def test_secrets_of_the_installers_are_taken_and_agents_get_what_they_need_of_them(
-    helm: Helm, kubectl: Kubectl, namespace: str
+    helm: Helm, kubectl: Kubectl, namespace: str, nodes_without_agents: None
 ) -> None:
     asking = ["install", "own", str(CHART), f"--namespace={namespace}", f"--values={VALUES}"]
     asking += ["--set=tokens.existingSecret=own", "--dry-run=server", "--output=json"]
@@ -156,6 +163,35 @@ def test_secrets_of_the_installers_are_taken_and_agents_get_what_they_need_of_th
         name: {key: base64.b64encode(value.encode()).decode() for key, value in data.items()}
         for name, data in expected.items()
     }
+
+
+@pytest.mark.alone
+def test_pods_start_anew_with_an_upgrade_after_a_secret_that_they_read_has_changed(
+    helm: Helm, kubectl: Kubectl, namespace: str, nodes_without_agents: None
+) -> None:
+    asking = ["install", "own", str(CHART), f"--namespace={namespace}", f"--values={VALUES}"]
+
+    def said(**secrets: str) -> dict[str, str]:
+        for name, value in secrets.items():
+            meta = {"name": name, "namespace": namespace}
+            kind = {"apiVersion": "v1", "kind": "Secret", "metadata": meta}
+            kubectl.apply([{**kind, "stringData": {"key": value}}])
+        rendered = json.loads(helm(*asking, "--dry-run=server", "--output=json"))["manifest"]
+        pods = [(each, pod_of(each)) for each in yaml.safe_load_all(rendered) if each]
+        return {
+            each["metadata"]["name"]: pod["metadata"].get("annotations", {}).get(SECRETS, "")
+            for each, pod in pods
+            if pod
+        }
+
+    first = said(store="one", database="one")
+    assert said() == first
+    other_store = said(store="two")
+    changed = {name for name in first if other_store[name] != first[name]}
+    assert changed == {"hotplate-agent", "hotplate-control-plane"}
+    other_database = said(database="two")
+    changed = {name for name in first if other_database[name] != other_store[name]}
+    assert changed == {"hotplate-control-plane"}
 
 
 @pytest.mark.alone

@@ -43,3 +43,15 @@ envFrom:
   nodePort: {{ . }}
   {{- end }}
 {{- end }}
+
+{{/* What the installer's Secrets hold: (list . name …), so that pods start anew with an upgrade after
+     they have changed. Empty names are left out. */}}
+{{- define "hotplate.held" -}}
+{{- $context := first . }}
+{{- $held := dict }}
+{{- range $name := compact (rest .) }}
+{{- $found := lookup "v1" "Secret" $context.Release.Namespace $name | default dict }}
+{{- $_ := set $held $name ($found.data | default dict) }}
+{{- end }}
+{{- toJson $held | sha256sum }}
+{{- end }}
