@@ -54,6 +54,8 @@ class Backend:
     engine: Engine
     environments: KeptEnvironments
     compiled: KeptCode
+    logs: SweptCode
+    """Those of replicas that have ended."""
     files: SweptAgent
     """The copies of files that are swept from here."""
     sizes: Mapping[str, InstanceType]

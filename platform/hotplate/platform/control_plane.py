@@ -192,7 +192,7 @@ async def serve(given: Equipment) -> None:
         backend.environments,
         tasks,
         standbys,
-        backend.compiled,
+        (backend.compiled, backend.logs),
         partial(_owners, store),
         unused_files_s=settings.unused_files_s,
     )

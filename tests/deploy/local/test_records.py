@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from hotplate.deploy.local.records import MOST_MOVED, Records
+from hotplate.deploy.local.placement import Place
+from hotplate.deploy.local.records import MOST_MOVED, Record, Records
 from hotplate.deploy.process.logfile import append, tail, trim
 from hotplate.deploy.sandbox import isolation as walls
+from hotplate.deploy.workload import Workload, WorkloadKey
 
 MOVES = {"metrics": "home/counts"}
 
@@ -136,3 +138,32 @@ def test_the_folder_of_what_has_ended_is_out_of_the_way_and_then_removed(
     records.create("r")
     records.end("r")
     assert records.ids() == [], "an id may come again"
+
+
+def record(replica: str, owner: str) -> Record:
+    key = WorkloadKey(owner, "hello", 1, "Hello")
+    return Record(
+        id=replica,
+        pid=1,
+        start_time="",
+        workload=Workload(key, "hello", "1", "0" * 64, owner=owner),
+        place=Place(key),
+        address="",
+        ready_path="/readyz",
+        restarts=0,
+        created_at=0.0,
+        spawned_at=0.0,
+        ready_at=None,
+        phases=(),
+    )
+
+
+def test_logs_of_an_organization_that_is_gone_go_and_others_stay(records: Records) -> None:
+    for name, owner in (("a", "acme's"), ("b", "umbrella's"), ("none", None)):
+        records.create(name)
+        records.log_path(name).write_text(f"{name}'s words\n")
+        if owner is not None:
+            records.save(record(name, owner))
+        records.end(name)
+    records.forget({"acme's"})
+    assert [records.log(name) is not None for name in ("a", "b", "none")] == [True, False, True]

@@ -66,7 +66,7 @@ def sweeper_of(
         environments,
         FakeTasks(),
         standbys or FakeStandbys(),
-        FakeCode(),
+        [FakeCode()],
         owners,
         unused_files_s=60,
     )

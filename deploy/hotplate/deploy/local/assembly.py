@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from hotplate.deploy.engine import Engine, Supply
+from hotplate.deploy.engine import Supply
 from hotplate.deploy.local.engine import LocalEngine
 from hotplate.deploy.local.host import host_in
 from hotplate.deploy.local.machine import Machine, arena_bytes, detect
@@ -68,7 +68,7 @@ class LocalAssembly:
             gpu_names=tuple(gpu.name for gpu in self.machine.gpus),
         )
 
-    def engine(self, runtime: Runtime) -> Engine:
+    def engine(self, runtime: Runtime) -> LocalEngine:
         """The engine, not started."""
         host = host_in(self._settings.engine_folder, self.machine, isolation=self.isolation)
         settings = LocalSettings(standby=self._settings.standby)

@@ -17,7 +17,7 @@ import logging
 import random
 import re
 import string
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -134,6 +134,10 @@ class LocalEngine(Engine):
         self._timer: asyncio.TimerHandle | None = None
         self._families: set[str] = set()
         """Standbys and templates of an earlier engine of which adopted replicas were born."""
+
+    def forget(self, owners: Set[str]) -> None:
+        """Keep no log of what was none of these owners' (`Workload.owned_by`)."""
+        self._records.forget(owners)
 
     async def start(self) -> None:
         await self._adopt()

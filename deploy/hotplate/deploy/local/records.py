@@ -7,7 +7,7 @@
                                   of the template that has forked it
 <dir>/replicas/<id>/socket        where it listens; its process has the socket, and not the file
 <dir>/replicas/<id>/work/         the runtime's; empty at the start of each attempt
-<dir>/ended/<id>.log              logs of replicas that are gone
+<dir>/ended/<id>.<of>.log         logs of replicas that are gone; `of` tells whose they were
 <dir>/leavings/<id>/              folders of replicas that are gone, to be removed
 <dir>/standbys/<id>/              of a standby: log, work/; goes with the replica that it becomes
 <dir>/standbys.json               what standbys are for, and when they were needed
@@ -20,10 +20,12 @@ import contextlib
 import json
 import logging
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from blake3 import blake3
 
 from hotplate.deploy.local.placement import Place
 from hotplate.deploy.phases import Phase
@@ -31,6 +33,7 @@ from hotplate.deploy.workload import Model, Resources, Workload, WorkloadKey
 from hotplate.machine.foreign_folder import ForeignFolder, remove_tree
 
 ENDED_LOGS_KEPT = 20
+NOBODY = "nobody"
 MOST_MOVED = 1000
 """Files that a standby's process may take along: it has a few."""
 
@@ -85,8 +88,9 @@ class Records:
         """Its log, also of one that has ended lately; None if there is no such replica."""
         if replica in self.ids():
             return self.log_path(replica)
-        ended = f"{replica}.log"
-        return self._ended / ended if ended in os.listdir(self._ended) else None
+        logs = (name for name in os.listdir(self._ended) if name.endswith(".log"))
+        ended = next((name for name in logs if name.split(".")[0] == replica), None)
+        return None if ended is None else self._ended / ended
 
     def log_path(self, replica: str) -> Path:
         return self._replicas / replica / "log"
@@ -215,7 +219,8 @@ class Records:
         """Have the replica's folder removed with the next `clear_leavings`, keep its log; only the
         last logs are kept."""
         with contextlib.suppress(FileNotFoundError):
-            log = self.log_path(replica).rename(self._ended / f"{replica}.log")
+            name = f"{replica}.{self._of(replica)}.log"
+            log = self.log_path(replica).rename(self._ended / name)
             os.utime(log)  # sorts it by its end: its last line may be old
         self.end_birth(replica)
         try:
@@ -226,10 +231,29 @@ class Records:
         for log in logs[:-ENDED_LOGS_KEPT]:
             log.unlink(missing_ok=True)
 
+    def forget(self, owners: Set[str]) -> None:
+        """Remove the logs of what was none of these owners', as `Workload.owned_by` has them."""
+        kept = {NOBODY, *map(_tag, owners)}
+        for log in self._ended.iterdir():
+            _, *of, _ = log.name.split(".")
+            if of and of[0] not in kept:
+                log.unlink(missing_ok=True)
+
+    def _of(self, replica: str) -> str:
+        """Whose a replica is; `NOBODY` where nothing can be read of it."""
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            content = json.loads((self._replicas / replica / "state.json").read_text())
+            return _tag(_workload(content["workload"]).owned_by)
+        return NOBODY
+
     def clear_leavings(self) -> None:
         """Remove the folders of replicas that are gone."""
         for name in os.listdir(self._leavings):
             _clear_away(self._leavings / name)
+
+
+def _tag(owner: str) -> str:
+    return blake3(owner.encode(errors="surrogatepass")).hexdigest(8)
 
 
 def _clear_away(folder: Path) -> None:

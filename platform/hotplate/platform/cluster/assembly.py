@@ -106,6 +106,7 @@ async def cluster_backend(
         engine=engine,
         environments=KeptByJobs(environments, blobs),
         compiled=NotKept(),
+        logs=NotKept(),
         files=NotKept(),
         sizes=NodeSizes(engine.capacity),
         ceiling=Ceiling(table.bounds or ENDLESS),

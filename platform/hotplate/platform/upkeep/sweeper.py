@@ -40,7 +40,10 @@ class SweptStandbys(Protocol):
 
 
 class SweptCode(Protocol):
-    def forget(self, owners: Set[str]) -> None: ...
+    """What replicas have compiled, or what those have printed that have ended."""
+
+    def forget(self, owners: Set[str]) -> None:
+        """Keep what is these owners' alone."""
 
 
 class SweptTasks(Protocol):
@@ -58,7 +61,7 @@ class Sweeper:
         environments: SweptEnvironments,
         tasks: SweptTasks,
         standbys: SweptStandbys,
-        compiled: SweptCode,
+        kept: Sequence[SweptCode],
         owners: Callable[[], Awaitable[Set[str]]],
         *,
         unused_files_s: float,
@@ -68,7 +71,7 @@ class Sweeper:
         self._environments = environments
         self._tasks = tasks
         self._standbys = standbys
-        self._compiled = compiled
+        self._kept = kept
         self._owners = owners
         self._unused_files_s = unused_files_s
 
@@ -92,14 +95,16 @@ class Sweeper:
 
     async def _forget_organizations(self) -> None:
         """Of one that is gone nothing stays here: no later one of its name has its environments,
-        packages and warm processes, or what its replicas have compiled."""
+        packages and warm processes, or what its replicas have compiled or printed."""
         gone = await self._environments.gone(self._owners)
         if gone:
             self._standbys.forget(gone)
             await self._environments.forget(gone)
         for name in gone:
             log.info("environments and packages of %s are removed: its organization is gone", name)
-        self._compiled.forget(await self._owners())
+        owners = await self._owners()
+        for each in self._kept:
+            each.forget(owners)
 
 
 async def _repeat(sweep: Callable[[], Awaitable[None]], period_s: float) -> None:
