@@ -80,14 +80,17 @@ class ReleaseUser:
     async def ask(self, path: str, method: str = "GET", body: object = None) -> Any:
         """What the API answers, below its root. Raises BenchmarkFailed."""
         head, url = {"X-YATAI-API-TOKEN": self.token}, f"{self.url}{path}"
-        # A connection of its own: the control plane that had the last one may be gone.
-        async with (
-            aiohttp.ClientSession(headers=head) as http,
-            http.request(method, url, json=body) as answer,
-        ):
-            if answer.status >= 400:
-                raise BenchmarkFailed(f"{method} {path}: {answer.status} {await answer.text()}")
-            return await answer.json()
+        try:
+            # A connection of its own: the control plane that had the last one may be gone.
+            async with (
+                aiohttp.ClientSession(headers=head) as http,
+                http.request(method, url, json=body) as answer,
+            ):
+                if answer.status >= 400:
+                    raise BenchmarkFailed(f"{method} {path}: {answer.status} {await answer.text()}")
+                return await answer.json()
+        except aiohttp.ClientError as error:
+            raise BenchmarkFailed(f"the API does not answer: {error}") from error
 
     async def deployment(self, name: str, page: str = "") -> Any:
         """What the platform says of it, or one of its pages, as `/cold_starts`."""
