@@ -420,3 +420,17 @@ async def test_what_a_container_printed_stands_before_what_the_next_in_its_pod_d
         await until(said)
         (replica,) = engine.replicas()
         assert await engine.logs(replica.id, 1) == ["it serves"]
+
+
+async def test_what_is_to_end_is_shown_as_ending_before_the_cluster_says_so(
+    server: ClusterServer,
+) -> None:
+    """It was drained: whoever wants one more meanwhile gets another, and it is sent nothing."""
+    async with engine_on(server) as engine:
+        await engine.scale(FIRST, 2)
+        first, second = await until_replicas(engine, states(S.READY, S.READY))
+        await engine.scale(FIRST, 1, remove=[first.id])
+        shown = {replica.id: replica.state for replica in engine.replicas()}
+        assert shown == {first.id: S.STOPPING, second.id: S.READY}
+        (left,) = await until_replicas(engine, states(S.READY))
+        assert left.id == second.id

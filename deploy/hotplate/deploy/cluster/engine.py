@@ -19,6 +19,7 @@ from functools import partial
 from hotplate.deploy.cluster import names
 from hotplate.deploy.cluster.api import ClusterApi
 from hotplate.deploy.cluster.kinds import DEPLOYMENT, EVENT, NODE, POD
+from hotplate.deploy.cluster.leaving import Leaving
 from hotplate.deploy.cluster.mirror import Mirror
 from hotplate.deploy.cluster.objects import Manifest, Placed, anchor, objects
 from hotplate.deploy.cluster.plan import Group, WantedObjects, World, plan
@@ -93,6 +94,7 @@ class KubernetesEngine(Engine):
         )
         self._writer = Writer(api, self._settings)
         self._logs = PodLogs(api, self._settings)
+        self._leaving = Leaving(self._settings.seen_after_s)
         self.standbys: Standbys = NoStandbys()
         self._tasks = BackgroundTasks()
 
@@ -108,6 +110,9 @@ class KubernetesEngine(Engine):
         desired = self._desired.setdefault(workload.key, _Desired(workload))
         desired.workload, desired.count = workload, count
         desired.drained.update(remove)
+        if remove:
+            self._leaving.told(remove, asyncio.get_running_loop().time())
+            self._seen = None
         self._wake.set()
 
     async def expect(self, workloads: Collection[Workload]) -> None:
@@ -174,7 +179,9 @@ class KubernetesEngine(Engine):
                 there[key] += 1
         workloads = {key: each.workload for key, each in self._desired.items()}
         known = [self._starts.known(replica, workloads.get(replica.key)) for replica in found]
-        return [*known, *self._missing(there)]
+        now = asyncio.get_running_loop().time()
+        shown = [self._leaving.shown(replica, now) for replica in known]
+        return [*shown, *self._missing(there)]
 
     def _replica(self, pod: Manifest, told: Mapping[str, Sequence[Manifest]]) -> Replica | None:
         uid, restarts = pod["metadata"]["uid"], restarts_of(pod)
