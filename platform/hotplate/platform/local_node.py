@@ -102,7 +102,7 @@ async def local_node(
         engine=engine,
         environments=environments,
         compiled=compiled,
-        logs=engine,
+        logs=engine.ended_logs,
         files=agent,
         sizes=sizes(supply.most, next(iter(supply.gpu_names), "")),
         ceiling=Ceiling(supply.most, supply.cpus_shared, supply.memory_note),

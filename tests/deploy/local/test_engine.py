@@ -18,10 +18,10 @@ import pytest
 
 from hotplate.deploy.engine import Replica, ReplicaState
 from hotplate.deploy.errors import PrepareFailed, UnknownReplica
+from hotplate.deploy.local.ended_logs import ENDED_LOGS_KEPT
 from hotplate.deploy.local.engine import LocalEngine
 from hotplate.deploy.local.host import host_in
 from hotplate.deploy.local.machine import Machine
-from hotplate.deploy.local.records import ENDED_LOGS_KEPT
 from hotplate.deploy.local.settings import LocalSettings
 from hotplate.deploy.process.backoff import BackoffSettings
 from hotplate.deploy.workload import Resources

@@ -165,5 +165,5 @@ def test_logs_of_an_organization_that_is_gone_go_and_others_stay(records: Record
         if owner is not None:
             records.save(record(name, owner))
         records.end(name)
-    records.forget({"acme's"})
+    records.ended.forget({"acme's"})
     assert [records.log(name) is not None for name in ("a", "b", "none")] == [True, False, True]

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from hotplate.deploy.local.records import ENDED_LOGS_KEPT
+from hotplate.deploy.local.ended_logs import ENDED_LOGS_KEPT
 from tests.support.end_to_end.platform_process import Platform
 from tests.support.memory import memory_bytes
 

@@ -17,7 +17,7 @@ import logging
 import random
 import re
 import string
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence, Set
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -98,6 +98,7 @@ class LocalEngine(Engine):
     ) -> None:
         """`rng` makes the ids of replicas."""
         self._records, self._cgroups = host.records, host.cgroups
+        self.ended_logs = host.records.ended
         self._machine = machine
         self._settings = settings or LocalSettings()
         self._rng = rng or random.SystemRandom()
@@ -134,10 +135,6 @@ class LocalEngine(Engine):
         self._timer: asyncio.TimerHandle | None = None
         self._families: set[str] = set()
         """Standbys and templates of an earlier engine of which adopted replicas were born."""
-
-    def forget(self, owners: Set[str]) -> None:
-        """Keep no log of what was none of these owners' (`Workload.owned_by`)."""
-        self._records.forget(owners)
 
     async def start(self) -> None:
         await self._adopt()

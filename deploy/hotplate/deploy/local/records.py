@@ -7,7 +7,7 @@
                                   of the template that has forked it
 <dir>/replicas/<id>/socket        where it listens; its process has the socket, and not the file
 <dir>/replicas/<id>/work/         the runtime's; empty at the start of each attempt
-<dir>/ended/<id>.<of>.log         logs of replicas that are gone; `of` tells whose they were
+<dir>/ended/                      logs of replicas that are gone (`ended_logs`)
 <dir>/leavings/<id>/              folders of replicas that are gone, to be removed
 <dir>/standbys/<id>/              of a standby: log, work/; goes with the replica that it becomes
 <dir>/standbys.json               what standbys are for, and when they were needed
@@ -20,20 +20,17 @@ import contextlib
 import json
 import logging
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from blake3 import blake3
-
+from hotplate.deploy.local.ended_logs import EndedLogs
 from hotplate.deploy.local.placement import Place
 from hotplate.deploy.phases import Phase
 from hotplate.deploy.workload import Model, Resources, Workload, WorkloadKey
 from hotplate.machine.foreign_folder import ForeignFolder, remove_tree
 
-ENDED_LOGS_KEPT = 20
-NOBODY = "nobody"
 MOST_MOVED = 1000
 """Files that a standby's process may take along: it has a few."""
 
@@ -65,14 +62,14 @@ class Records:
 
     def __init__(self, directory: Path) -> None:
         self._replicas = directory / "replicas"
-        self._ended = directory / "ended"
+        self.ended = EndedLogs(directory / "ended")
         self._leavings = directory / "leavings"
         self._standbys = directory / "standbys"
         self.standbys_file = directory / "standbys.json"
         self.memory_file = directory / "memory.json"
         self.living: set[str] = set()
         """Templates that run: their folders stay, whatever has been forked and has ended."""
-        for folder in (self._replicas, self._ended, self._leavings, self._standbys):
+        for folder in (self._replicas, directory / "ended", self._leavings, self._standbys):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     def ids(self) -> list[str]:
@@ -88,9 +85,7 @@ class Records:
         """Its log, also of one that has ended lately; None if there is no such replica."""
         if replica in self.ids():
             return self.log_path(replica)
-        logs = (name for name in os.listdir(self._ended) if name.endswith(".log"))
-        ended = next((name for name in logs if name.split(".")[0] == replica), None)
-        return None if ended is None else self._ended / ended
+        return self.ended.find(replica)
 
     def log_path(self, replica: str) -> Path:
         return self._replicas / replica / "log"
@@ -218,33 +213,13 @@ class Records:
     def end(self, replica: str) -> None:
         """Have the replica's folder removed with the next `clear_leavings`, keep its log; only the
         last logs are kept."""
-        with contextlib.suppress(FileNotFoundError):
-            name = f"{replica}.{self._of(replica)}.log"
-            log = self.log_path(replica).rename(self._ended / name)
-            os.utime(log)  # sorts it by its end: its last line may be old
+        owner = _owner_in(self._replicas / replica / "state.json")
+        self.ended.keep(replica, self.log_path(replica), owner)
         self.end_birth(replica)
         try:
             (self._replicas / replica).rename(self._leavings / replica)
         except OSError:  # a full disk, say
             _clear_away(self._replicas / replica)
-        logs = sorted(self._ended.iterdir(), key=_ended_at)
-        for log in logs[:-ENDED_LOGS_KEPT]:
-            log.unlink(missing_ok=True)
-
-    def forget(self, owners: Set[str]) -> None:
-        """Remove the logs of what was none of these owners', as `Workload.owned_by` has them."""
-        kept = {NOBODY, *map(_tag, owners)}
-        for log in self._ended.iterdir():
-            _, *of, _ = log.name.split(".")
-            if of and of[0] not in kept:
-                log.unlink(missing_ok=True)
-
-    def _of(self, replica: str) -> str:
-        """Whose a replica is; `NOBODY` where nothing can be read of it."""
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            content = json.loads((self._replicas / replica / "state.json").read_text())
-            return _tag(_workload(content["workload"]).owned_by)
-        return NOBODY
 
     def clear_leavings(self) -> None:
         """Remove the folders of replicas that are gone."""
@@ -252,8 +227,11 @@ class Records:
             _clear_away(self._leavings / name)
 
 
-def _tag(owner: str) -> str:
-    return blake3(owner.encode(errors="surrogatepass")).hexdigest(8)
+def _owner_in(state: Path) -> str | None:
+    """Whose a replica with that record is; None where it cannot be read."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        return _workload(json.loads(state.read_text())["workload"]).owned_by
+    return None
 
 
 def _clear_away(folder: Path) -> None:
@@ -264,13 +242,6 @@ def _clear_away(folder: Path) -> None:
         pass  # another replica that ends now removes it
     except OSError as error:
         log.warning("%s cannot be removed now: %s", folder, error)
-
-
-def _ended_at(log: Path) -> int:
-    try:
-        return log.stat().st_mtime_ns
-    except FileNotFoundError:  # another replica that ends now has just removed it
-        return 0
 
 
 def _write(path: Path, content: Mapping[str, Any]) -> None:
