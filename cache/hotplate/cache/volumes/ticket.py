@@ -72,6 +72,8 @@ class Ticket:
     """The same of the environment; "" in a build's, whose pod has an `emptyDir` named `env`
     there."""
     models: tuple[VolumeModel, ...] = ()
+    owner: str = ""
+    """What the organization is known by for ever: no later one of its name has it."""
     note: str = ""
     """A build's: the blob store's note under which its result is published."""
     about: Mapping[str, Any] = field(default_factory=dict)

@@ -38,6 +38,7 @@ TICKET = Ticket(
     "change",
     [
         {"organization": "evil"},
+        {"owner": "another of its name"},
         {"environment": "f" * 64},
         {"models": (BERT,)},
         {"models": ()},

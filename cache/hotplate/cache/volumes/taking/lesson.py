@@ -38,7 +38,7 @@ def note_of(ticket: Ticket, gpu: str) -> str:
     """The name of its note; `gpu` names the node's kind. Compiled code also runs on one kind of
     machine only, with one C library."""
     parts = [
-        ticket.organization,
+        ticket.owner or ticket.organization,
         ticket.environment,
         sorted(model.manifest for model in ticket.models),
         gpu,

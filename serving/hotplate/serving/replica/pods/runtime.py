@@ -185,6 +185,7 @@ def _ticket(
         namespace=namespace,
         service_account=service_account,
         organization=key.organization,
+        owner=workload.owned_by,
         deployment=key.deployment,
         revision=key.revision,
         service=key.service,
