@@ -69,6 +69,8 @@ class Release:
         if values is not None and not values.is_file():
             raise TestClusterError(f"there is no file '{values}'; set VALUES to one for the chart")
         yield from self.stand_ins.ensure()
+        if [each["status"] for each in self._listed()] == ["uninstalling"]:
+            self.uninstall()  # a `helm` that was killed has not come to its end
         if not self.is_there():
             self.stand_ins.forget()
         self.kubectl.apply(_namespace_with_secrets())
