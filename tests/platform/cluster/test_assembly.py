@@ -9,6 +9,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,9 @@ from tests.support.deploy.cluster import SERVING, ClusterInMemory
 from tests.support.deploy.cluster_server import ClusterServer
 from tests.support.patience import until
 from tests.support.ports import free_port
+
+NEEDED = "needs the package 'kubernetes', which make test-kubernetes installs"
+pytestmark = pytest.mark.skipif(find_spec("kubernetes") is None, reason=NEEDED)
 
 ADMIN, CLUSTER = "of-the-admin", "of-the-cluster"
 SETTINGS = """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,8 @@ from hotplate.platform.program import main
 sys.exit(main())
 """
 PROGRAM = "import sys; from hotplate.platform.program import main; sys.exit(main())"
+
+NEEDED = "needs the package 'kubernetes', which make test-kubernetes installs"
 
 
 class Folder:
@@ -102,7 +105,11 @@ def test_a_settings_file_that_is_missing_or_wrong_is_named(
     ("program", "said"),
     [
         (WITHOUT_PACKAGE, "The Python package 'kubernetes' is not installed: run pip install "),
-        (PROGRAM, "There is no cluster to connect to: "),
+        pytest.param(
+            PROGRAM,
+            "There is no cluster to connect to: ",
+            marks=pytest.mark.skipif(find_spec("kubernetes") is None, reason=NEEDED),
+        ),
     ],
     ids=["without the package", "without a cluster"],
 )

@@ -83,11 +83,12 @@ class Fence:
         """Whether the request is for another replica."""
         return self._uid not in (b"", permit.uid)
 
-    def is_bypassed(self, scope: Any) -> bool:
+    def is_bypassed(self, scope: Any, peer: Any) -> bool:
         """Whether a request without a permit has come over a network, past queue, slots and
         tokens of the gateways. Whoever starts replicas asks only whether they are ready or live;
-        what comes from its own machine or pod comes from there."""
-        host = (scope.get("client") or ("",))[0]
+        what comes from its own machine or pod comes from there. `peer` is the other end of its
+        connection: a Unix socket's has no host."""
+        host = peer[0] if isinstance(peer, tuple) else ""
         if not self._uid or not host or host.startswith("127.") or host == "::1":
             return False
         return not (scope.get("method") == "GET" and scope["path"].endswith(PROBED))

@@ -79,7 +79,7 @@ class HandlerWatch(Middleware):
         # The server's object for this request, whose method `receive` is, has the connection.
         transport = receive.__self__.transport
         permit = take_permit(scope)
-        if permit is None and self._fence.is_bypassed(scope):
+        if permit is None and self._fence.is_bypassed(scope, transport.get_extra_info("peername")):
             await _refuse(scope, send)
         elif permit is None:
             await self._handle(scope, receive, send, transport)
