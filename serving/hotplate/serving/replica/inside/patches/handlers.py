@@ -79,7 +79,7 @@ class HandlerWatch(Middleware):
         # The server's object for this request, whose method `receive` is, has the connection.
         transport = receive.__self__.transport
         permit = take_permit(scope)
-        if permit is None and self._fence.is_bypassed(scope, transport.get_extra_info("peername")):
+        if permit is None and self._is_bypassed(scope, transport):
             await _refuse(scope, send)
         elif permit is None:
             await self._handle(scope, receive, send, transport)
@@ -89,6 +89,11 @@ class HandlerWatch(Middleware):
             await self._take_slot(permit, scope, receive, send, transport)
         else:
             await self._handle(scope, receive, send, transport)
+
+    def _is_bypassed(self, scope: Any, transport: Any) -> bool:
+        if transport.is_closing():  # it is given up, and nobody is there to be told
+            return False
+        return self._fence.is_bypassed(scope, transport.get_extra_info("peername"))
 
     async def _take_slot(
         self, permit: Permit, scope: Any, receive: Any, send: Any, transport: Any
