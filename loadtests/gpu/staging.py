@@ -26,6 +26,13 @@ class InMemory:
     def wait(self, start: int, stop: int) -> None:
         """Returns at once: they are present."""
 
+    def arrived(self, start: int, stop: int) -> bool:
+        return True
+
+    def memory(self, start: int, stop: int) -> memoryview:
+        bytes_there = (ctypes.c_ubyte * (stop - start)).from_address(self._address + start)
+        return memoryview(bytes_there)
+
     def read_into(self, start: int, view: memoryview) -> None:
         target = ctypes.addressof(ctypes.c_ubyte.from_buffer(view))
         ctypes.memmove(target, self._address + start, len(view))

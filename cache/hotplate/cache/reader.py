@@ -73,6 +73,10 @@ class RemoteFile:
             with self._sending, contextlib.suppress(OSError):  # `_listen` reports the error
                 _send(self._socket, {"want": asked[at : at + _CHUNKS_PER_LINE]})
 
+    def arrived(self, start: int, stop: int) -> bool:
+        """Whether the bytes from `start` up to `stop` are verified; does not wait."""
+        return self._complete or self._missing.isdisjoint(self._chunks(start, stop))
+
     def wait(self, start: int, stop: int) -> None:
         """Blocks until the bytes from `start` up to `stop` are verified; they come first.
 

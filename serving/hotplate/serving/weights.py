@@ -74,7 +74,7 @@ def stream(
     `source` is a path or a URL. `plan` says what is wanted of which tensor, by default all: name
     or pattern → None to leave it out, `(dim, start, stop)` or `shard(dim, rank, world)` for a
     part; what it does not name comes whole. Of a URL no other bytes are fetched, but that chunks
-    are whole. On a GPU, neighbouring small tensors share their memory, 16 MiB at most.
+    are whole. On a GPU, neighbouring small tensors share their memory, 32 MiB at most.
 
     Before the first tensor: raises SafetensorError for a file that is not valid, ValueError for a
     plan that does not fit it. Raises OSError if bytes cannot be had.

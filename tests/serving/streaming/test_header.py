@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import json
 import struct
 
@@ -96,3 +97,22 @@ def test_what_is_accepted_of_damaged_headers_the_library_accepts_with_the_same_m
     assert counts["accepted by both"] > 500
     assert counts["refused by both"] > 500
     assert counts["accepted by the library alone"] < 60, "nearly all that it accepts is accepted"
+
+
+def test_a_long_header_sets_off_no_look_at_all_objects() -> None:
+    """Which takes 0.1 s and more where PyTorch and transformers are."""
+    rows = {
+        f"{n:05}": {"dtype": "U8", "shape": [1], "data_offsets": [n, n + 1]} for n in range(3000)
+    }
+    generations: list[int] = []
+    file = file_of(rows, 3000)
+    gc.collect()
+    gc.callbacks.append(seen := lambda phase, about: generations.append(about["generation"]))
+    try:
+        assert len(parse(file).tensors) == 3000
+    finally:
+        gc.callbacks.remove(seen)
+    assert generations in ([], [0, 0]), "the start and the stop of the one that was due at the end"
+    with pytest.raises(SafetensorError):
+        parse(file[:-1])
+    assert gc.isenabled()

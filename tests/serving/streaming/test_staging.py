@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import subprocess
 import sys
 import threading
@@ -168,6 +169,40 @@ def test_what_has_arrived_is_copied_while_the_rest_is_held_back(
     assert not late.done()
     blob.release()
     assert late.result(5)[1].unique().tolist() == [ord("b")]
+
+
+class InMemory:
+    """Bytes that are there, and know who reads them."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = bytearray(data)
+        self.read = 0
+        self.lent = 0
+
+    def wait(self, start: int, stop: int) -> None: ...
+
+    def read_into(self, start: int, view: memoryview) -> None:
+        self.read += len(view)
+        target = (ctypes.c_ubyte * len(view)).from_buffer(view)
+        ctypes.memmove(target, bytes(self._data[start : start + len(view)]), len(view))
+
+    def arrived(self, start: int, stop: int) -> bool:
+        return stop <= len(self._data) // 2
+
+    def memory(self, start: int, stop: int) -> memoryview:
+        self.lent += stop - start
+        return memoryview(self._data)[start:stop]
+
+
+@pytest.mark.parametrize("cores", [0, 1])
+def test_what_has_arrived_is_copied_by_the_threads_of_pytorch_if_it_has_as_many(
+    device: SlowDevice, cores: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torch.get_num_threads", lambda: cores * staging.THREADS)
+    data = InMemory(bytes(range(256)) * (8 * SLOT_BYTES // 256))
+    landed = Staging(device).land(data, 0, 8 * SLOT_BYTES).memory()
+    assert bytes(landed.numpy()) == bytes(range(256)) * (8 * SLOT_BYTES // 256)
+    assert (data.lent, data.read) == (4 * cores * SLOT_BYTES, (8 - 4 * cores) * SLOT_BYTES)
 
 
 def test_one_file_that_stands_still_holds_up_no_other(tmp_path: Path, device: SlowDevice) -> None:

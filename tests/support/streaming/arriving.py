@@ -89,9 +89,11 @@ class ArrivingFile:
         )
         self.view = memoryview(self._map)
 
+    def arrived(self, start: int, stop: int) -> bool:
+        return set(range(start // CHUNK_BYTES, -(-stop // CHUNK_BYTES))) <= self._blob.arrived
+
     def wait(self, start: int, stop: int) -> None:
-        chunks = set(range(start // CHUNK_BYTES, -(-stop // CHUNK_BYTES)))
-        self._block((start, stop), lambda: chunks <= self._blob.arrived)
+        self._block((start, stop), lambda: self.arrived(start, stop))
 
     def want(self, spans: Iterable[tuple[int, int]]) -> None:
         self.wanted += spans

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any, Protocol, runtime_checkable
 
 
@@ -28,7 +29,8 @@ class Device(Protocol):
     def copy(self, pinned: Any, target: Any) -> Event:
         """Begin to copy between two of the same size; the event passes when it is done.
 
-        `pinned` must stay as it is until then. Copies are made in the order of the calls.
+        `pinned` must stay as it is until then. Copies are made in the order of the calls. Only
+        threads that do nothing else with the device call it.
         """
 
     def hand_over(self, memory: Any, event: Event) -> None:
@@ -60,6 +62,9 @@ class CudaDevice:
         self._torch: Any = torch  # half of `torch.cuda` has no types
         self._device = device
         self._stream = self._torch.cuda.Stream(device)
+        self._entered = threading.local()
+        """Whether this thread is in the copy stream: to enter it anew for each copy has threads of
+        which each holds the interpreter for moments wait for each other."""
 
     def pin(self, size_bytes: int) -> Any:
         dtype = self._torch.uint8
@@ -72,9 +77,11 @@ class CudaDevice:
             return self._torch.empty(size_bytes, dtype=self._torch.uint8, device=self._device)
 
     def copy(self, pinned: Any, target: Any) -> Event:
-        with self._torch.cuda.stream(self._stream):
-            target.copy_(pinned, non_blocking=True)
-            return CudaEvent(self._stream.record_event())
+        if not hasattr(self._entered, "stream"):
+            self._torch.cuda.set_stream(self._stream)
+            self._entered.stream = self._stream
+        target.copy_(pinned, non_blocking=True)
+        return CudaEvent(self._stream.record_event())
 
     def hand_over(self, memory: Any, event: Event) -> None:
         assert isinstance(event, CudaEvent)

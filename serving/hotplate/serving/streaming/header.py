@@ -6,8 +6,11 @@ tensors' bytes. https://github.com/huggingface/safetensors#format
 
 from __future__ import annotations
 
+import gc
 import json
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple, NoReturn
 
 from safetensors import SafetensorError
@@ -72,13 +75,27 @@ def parse_header(text: bytes, file_bytes: int) -> SafetensorsHeader:
     things that the library lets pass and no writer makes (names twice, unknown fields).
     Raises SafetensorError.
     """
-    fields = _fields(text)
-    metadata = _metadata(fields.pop(_METADATA, None))
-    start = LENGTH_BYTES + len(text)
-    entries = [(name, _entry(name, value, start)) for name, value in fields.items()]
-    entries.sort(key=lambda item: (item[1].start, item[1].stop))
-    _check_coverage(entries, start, file_bytes)
-    return SafetensorsHeader(dict(entries), metadata)
+    with _uncollected():
+        fields = _fields(text)
+        metadata = _metadata(fields.pop(_METADATA, None))
+        start = LENGTH_BYTES + len(text)
+        entries = [(name, _entry(name, value, start)) for name, value in fields.items()]
+        entries.sort(key=lambda item: (item[1].start, item[1].stop))
+        _check_coverage(entries, start, file_bytes)
+        return SafetensorsHeader(dict(entries), metadata)
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Garbage is not collected meanwhile: thousands of new objects, none of them garbage, would
+    set off a look at all that PyTorch and its friends have made, which takes 0.1 s and more."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _refuse(reason: str) -> NoReturn:

@@ -43,6 +43,9 @@ class ArrivingFile(Protocol):
     def want(self, spans: Iterable[tuple[int, int]]) -> None:
         """Ask for these bytes before all others, in this order; does not wait."""
 
+    def arrived(self, start: int, stop: int) -> bool:
+        """Whether these bytes are verified; does not wait."""
+
     def wait(self, start: int, stop: int) -> None:
         """Block until these bytes are verified. Raises OSError if they cannot be brought."""
 
@@ -73,6 +76,10 @@ class StreamSource:
         """Ask for these bytes before all others, in this order; does not wait."""
         self._connected().want(spans)
 
+    def arrived(self, start: int, stop: int) -> bool:
+        """Whether bytes `start:stop` are there; does not wait."""
+        return self._connected().arrived(start, stop)
+
     def wait(self, start: int, stop: int) -> None:
         """Block until bytes `start:stop` are there. Raises OSError if they cannot be brought."""
         if start < stop:
@@ -90,6 +97,11 @@ class StreamSource:
             if not count:
                 raise OSError(f"{self.path}: the file ends at byte {start + read_bytes}")
             read_bytes += count
+
+    def memory(self, start: int, stop: int) -> memoryview:
+        """These bytes where they are, which `wait` has returned for."""
+        self._connected()
+        return self._view[start:stop]
 
     def close(self) -> None:
         """End all waits, and the lease; bytes that are mapped stay."""

@@ -76,6 +76,7 @@ def change(torch: Any) -> None:
     cuda.Stream, cuda.Event = Stream, Event
     cuda.current_stream = lambda device=None: Stream()
     cuda.stream = lambda stream: stream
+    cuda.set_stream = lambda stream: None
     cuda.get_device_properties = lambda device: SimpleNamespace(
         name=NAME, total_memory=MEMORY_BYTES, uuid=uuid(0)
     )
