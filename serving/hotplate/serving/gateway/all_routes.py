@@ -227,11 +227,15 @@ class Gateway:
         """Hands over to other gateways what they serve too."""
         fleet.look()
         if not fleet.staying:
+            if isinstance(fleet, NetworkFleet):
+                log.info("this gateway retires, and there is no other")
+                await self._part_with_callers(list(self._shared.values()))
             return
         fleet.retire()
         inherited = [server for server in self.servers if fleet.rightful_owner(server.route.name)]
         inherited.extend(self._shared.values())
         if isinstance(fleet, NetworkFleet):
+            log.info("this gateway retires, and others take over")
             await self._part_with_callers(inherited)
         else:
             await self._give_sockets(fleet, inherited)
@@ -252,7 +256,6 @@ class Gateway:
     async def _part_with_callers(self, servers: Sequence[RouteServer]) -> None:
         """Accepts those who have not heard yet that it retires, and has each of them come
         elsewhere the next time."""
-        log.info("this gateway retires, and others take over")
         for server in servers:
             server.callers.parting = True
             if server.route.name not in self._shared:

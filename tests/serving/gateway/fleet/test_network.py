@@ -150,6 +150,20 @@ async def test_one_that_is_terminated_answers_all_and_what_waits_goes_to_the_nex
     assert {first, second} == {owner, other}
 
 
+async def test_the_only_one_that_is_terminated_answers_those_who_have_not_heard(
+    cluster: Cluster,
+) -> None:
+    gateway = await cluster.start()
+    await cluster.serve()
+    kept = await cluster.caller(gateway)
+    gateway.process.send_signal(signal.SIGTERM)
+    await until(lambda: "this gateway retires" in gateway.log)
+    for caller in (kept, await cluster.caller(gateway)):
+        answer = await caller.ask("/work", method="POST", body=b"x")
+        assert (answer.status, answer.headers["connection"]) == (200, "close")
+    assert await gateway.process.wait() == 0
+
+
 async def test_a_stopped_gateway_has_gone_and_is_back_when_it_goes_on(cluster: Cluster) -> None:
     await cluster.start()
     await cluster.start()
