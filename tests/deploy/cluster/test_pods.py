@@ -109,6 +109,7 @@ def test_one_that_crashed_has_its_last_lines_and_its_restarts() -> None:
     replica = replica_of(pod(PLACED, state=CRASHED, restartCount=2, lastState=last))
     assert replica is not None
     assert (replica.restarts, replica.log_tail) == (2, ("first", "it is broken"))
+    assert replica.reason == "It ended with exit status 1; its log ends with: it is broken"
 
 
 def test_three_ends_before_it_was_ready_are_as_many_attempts_as_a_roll_out_has() -> None:

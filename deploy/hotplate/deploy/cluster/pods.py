@@ -11,6 +11,7 @@ from hotplate.deploy.cluster.pod_spec import PodReport
 from hotplate.deploy.cluster.pod_times import PodTimes, has_been_ready, seconds, times_of
 from hotplate.deploy.cluster.quantities import cpus, size_bytes
 from hotplate.deploy.engine import Node, Replica, ReplicaState
+from hotplate.deploy.process.exit_messages import with_last_line
 from hotplate.deploy.workload import Resources, WorkloadKey
 
 CRASHED = "CrashLoopBackOff"
@@ -141,7 +142,7 @@ def _state(
     if waiting := current.get("waiting"):
         return _waiting(waiting, container, events, pod)
     if "terminated" in current:
-        return ReplicaState.BACKOFF, _how_it_ended(current["terminated"], pod)
+        return ReplicaState.BACKOFF, _how_it_ended(container, pod)
     if container.get("ready") and condition(status, "Ready").get("status") == "True":
         return ReplicaState.READY, ""
     if has_been_ready(status, container):
@@ -153,8 +154,7 @@ def _state(
 
 def _starting(pod: Manifest, container: Mapping[str, Any]) -> str:
     now = "Its program has started and is not ready yet."
-    last = (container.get("lastState") or {}).get("terminated")
-    return now if last is None else f"{now} Before: {_how_it_ended(last, pod)}"
+    return f"{now} Before: {_how_it_ended(container, pod)}" if _ended(container) else now
 
 
 def _lateness(pod: Manifest, ended: Mapping[str, Any]) -> str:
@@ -177,8 +177,7 @@ def _waiting(
 ) -> tuple[ReplicaState, str]:
     why, said = waiting.get("reason", ""), waiting.get("message", "")
     if why == CRASHED:
-        last = (container.get("lastState") or {}).get("terminated") or {}
-        return ReplicaState.BACKOFF, _how_it_ended(last, pod)
+        return ReplicaState.BACKOFF, _how_it_ended(container, pod)
     if why in NO_IMAGE:
         return ReplicaState.STARTING, f"The image {container.get('image', '')} is not there: {said}"
     if why in NOT_MADE:
@@ -192,14 +191,16 @@ def warned(events: Sequence[Manifest]) -> str:
     return next((each.get("message", "") for each in warnings), "")
 
 
-def _how_it_ended(ended: Mapping[str, Any], pod: Manifest) -> str:
+def _how_it_ended(container: Mapping[str, Any], pod: Manifest) -> str:
+    ended = _last_end(container)
     if ended.get("reason") == "OOMKilled":
         return "It used more memory than it asked for, and was killed."
     if lateness := _lateness(pod, ended):
         return lateness
     if signal := ended.get("signal"):
         return f"It was ended by signal {signal}."
-    return f"It ended with exit status {ended.get('exitCode', 'unknown')}."
+    status = f"It ended with exit status {ended.get('exitCode', 'unknown')}."
+    return with_last_line(status, _last_lines(container))
 
 
 def _ended(container: Mapping[str, Any]) -> bool:
@@ -208,10 +209,13 @@ def _ended(container: Mapping[str, Any]) -> bool:
 
 def _last_lines(container: Mapping[str, Any]) -> tuple[str, ...]:
     """Of its container that ended last: the kubelet keeps the end of its log with it."""
-    for place in ("state", "lastState"):
-        if ended := (container.get(place) or {}).get("terminated"):
-            return tuple(str(ended.get("message", "")).splitlines())
-    return ()
+    return tuple(str(_last_end(container).get("message", "")).splitlines())
+
+
+def _last_end(container: Mapping[str, Any]) -> Mapping[str, Any]:
+    """How its container ended that ended last; empty where none has."""
+    places = (container.get(place) or {} for place in ("state", "lastState"))
+    return next((place["terminated"] for place in places if "terminated" in place), {})
 
 
 def _container(status: Mapping[str, Any]) -> Mapping[str, Any]:

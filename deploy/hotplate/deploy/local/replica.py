@@ -16,14 +16,12 @@ from hotplate.deploy.phases import PhaseLog, unix_now
 from hotplate.deploy.process import logfile
 from hotplate.deploy.process.backoff import Backoff
 from hotplate.deploy.process.detached import Process
+from hotplate.deploy.process.exit_messages import with_last_line
 from hotplate.deploy.process.printable import printable
 from hotplate.deploy.sandbox.process_scope import ProcessScope
 from hotplate.deploy.workload import Workload
 from hotplate.machine.descriptors import are_short, short
 from hotplate.machine.free_space import full, is_full
-
-LAST_LINE_CHARS = 500
-"""So much of a log's last line stands in a reason: enough for an exception's own."""
 
 REASON_CHARS = 4000
 """A reason may quote a log, a build and an error."""
@@ -249,9 +247,7 @@ class LocalReplica:
         self._log_tail = tuple(logfile.tail(self._context.host.records.log_path(self.id), lines))
         ended_itself = self.attempt.ended_itself
         if self.attempt.process is not None and (ready_at is None or ended_itself):
-            # Nothing but the last line says why a program ended at its start, or by itself.
-            last_line = next((line for line in reversed(self._log_tail) if line.strip()), "")
-            reason += f"; its log ends with: {shortened(last_line)}" if last_line else ""
+            reason = with_last_line(reason, self._log_tail)
         if self.attempt.verdict:
             sentence = f"hotplate: {self.attempt.verdict}"
             logfile.append(self._context.host.records.log_path(self.id), [sentence])
@@ -335,9 +331,3 @@ def complete(replica: LocalReplica, workload: Workload) -> None:
         replica.workload, env=workload.env, secrets=workload.secrets, calls=workload.calls
     )
     replica.may_retry = True
-
-
-def shortened(line: str) -> str:
-    """The line without its margins, and no longer than a reason may have it."""
-    text = line.strip()
-    return text if len(text) <= LAST_LINE_CHARS else f"{text[:LAST_LINE_CHARS]} …"

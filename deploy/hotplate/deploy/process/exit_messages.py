@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Sequence
 
 _WHY = {
     signal.SIGKILL: "by hand, or by the kernel for lack of memory, which dmesg shows",
@@ -15,6 +16,8 @@ _WHY = {
     signal.SIGILL: "it has code for another kind of CPU",
     signal.SIGFPE: "native code in it crashed; the last lines of its log may say where",
 }
+LAST_LINE_CHARS = 500
+"""So much of a log's last line stands in a reason: enough for an exception's own."""
 _SHELL_BASE = 128
 """A shell exits with this and the number of the signal that ended its child."""
 
@@ -32,6 +35,14 @@ def ending(code: int | None, lasted_s: float) -> str:
     sentence = f"exited with code {code} after {lasted_s:.1f} s"
     number = code - _SHELL_BASE
     return f"{sentence} (a child of it: {_about(number)})" if number in _WHY else sentence
+
+
+def with_last_line(reason: str, lines: Sequence[str]) -> str:
+    """The reason for an end, and the last of these lines of its log that says anything: nothing
+    else says why a program has ended by itself."""
+    last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+    shown = last if len(last) <= LAST_LINE_CHARS else f"{last[:LAST_LINE_CHARS]} …"
+    return f"{reason.removesuffix('.')}; its log ends with: {shown}" if last else reason
 
 
 def _about(number: int) -> str:
