@@ -16,6 +16,7 @@ COOKING = b'{"seconds": 0.02}'
 """A short request to the kitchen."""
 KEPT_UP = 0.98
 """The least share of the rate that must have been asked."""
+FAILED = ("failed", "image-build-failed")
 REASONS = {"bad bento": "this one never starts", "bad environment": "uv pip install"}
 """What the platform must say of a revision that cannot start."""
 
@@ -56,7 +57,7 @@ async def ended(platform: Platform, name: str, number: int) -> dict[str, Any]:
     async def over() -> bool:
         page.update(await platform.ask(name))
         serving = {replica["revision"] for replica in page["live"]["replicas"]}
-        steady = page["status"] in ("running", "failed") and len(serving) == 1
+        steady = page["status"] in ("running", *FAILED) and len(serving) == 1
         return steady and page["revision"] == number
 
     try:
@@ -70,7 +71,7 @@ def problem_of(change: Change, before: dict[str, Any], page: dict[str, Any], num
     """What is not as expected; empty if all is."""
     ids = [[replica["id"] for replica in each["live"]["replicas"]] for each in (before, page)]
     if change.fails_with:
-        if page["status"] != "failed" or change.fails_with not in page["reason"]:
+        if page["status"] not in FAILED or change.fails_with not in page["reason"]:
             return f"it is {page['status']}: {page['reason']}"
         if "keeps serving" not in page["reason"]:
             return f"the reason does not say that the old revision serves: {page['reason']}"

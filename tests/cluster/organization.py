@@ -41,6 +41,9 @@ class ClusterPlatform(AnyPlatform):
         self._callers_token = ""
         self._hosts = OwnHosts(folder / "hosts")
 
+    drained_s = 90.0
+    """The time limit of a request, and what Kubernetes grants besides."""
+
     async def start(self) -> None:
         """Makes the organization."""
         self._hosts.enter()
@@ -50,6 +53,7 @@ class ClusterPlatform(AnyPlatform):
         member = f"/api/v1/hotplate/organizations/{self.organization}/members/admin"
         await self._as_operator("PUT", member, {"email": "admin@localhost", "role": "admin"})
         self.token = await self._made_token("scenarios", "api")
+        self.signed_in = {"X-YATAI-API-TOKEN": self.token}
         self._callers_token = await self._made_token("callers", "endpoint")
         self._token_file.touch(0o600)
         self._token_file.write_text(self.token)

@@ -79,6 +79,7 @@ async def test_services_that_ask_for_more_cpus_than_there_are_answer_side_by_sid
 
 
 @pytest.mark.usefixtures("kitchen", "unharmed")
+@pytest.mark.one_machine("a cluster may get a larger node")
 async def test_the_client_prints_why_a_service_of_a_bento_can_never_run(
     platform: Platform, laptop: Laptop
 ) -> None:

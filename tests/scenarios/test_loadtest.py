@@ -32,6 +32,7 @@ async def test_a_deployment_is_woken_loaded_and_reported(
         await rough.call("POST", "/api/v2/deployments", body)
         await rough.settled("loaded", "running", "scaled-to-zero")
         await platform.asleep("loaded")
+        await platform.url_of("loaded")  # from now on this machine knows its name
         said = await platform.hotplate("loadtest", "loaded", fails=True)
         assert "the service has 5 methods: choose one by --route (/block, /cook" in said
         assert await platform.replicas("loaded") == []  # nothing has woken it

@@ -110,9 +110,12 @@ class Blocks(HTMLParser):
 
 
 async def page_of(platform: AnyPlatform, name: str) -> str:
-    """As a browser on this machine gets it."""
+    """As a browser gets it."""
     address = f"{platform.url}/deployments/{name}"
-    async with aiohttp.ClientSession() as http, http.get(address) as answer:
+    async with (
+        aiohttp.ClientSession(headers=platform.signed_in) as http,
+        http.get(address) as answer,
+    ):
         assert answer.status == 200
         return await answer.text()
 

@@ -77,6 +77,8 @@ class Replica:
     ready_at: float | None = None
     phases: tuple[Phase, ...] = field(default=(), compare=False)
     """Of its cold start so far. They go on by themselves, so a replica is the same with others."""
+    phases_known: bool = True
+    """False while its process may still say what the phases of its cold start were."""
     pool: str = field(default="", compare=False)
     """Which pool's standbys it could start from; empty = none's, or an older engine started it."""
     forked: bool = field(default=False, compare=False)

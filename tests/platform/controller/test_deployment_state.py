@@ -113,3 +113,16 @@ def test_a_replica_is_as_old_as_it_is_however_the_clock_is_set(
 def test_a_start_is_never_in_the_future(state: DeploymentState) -> None:
     state.note_begun([replica("a")], 500.0, NOW - 3600)
     assert state.begun == {"a": 500.0}
+
+
+def test_the_phases_of_a_start_are_told_once_and_when_they_are_all_known(
+    state: DeploymentState,
+) -> None:
+    """A pod says itself what its start consisted of, after it is ready."""
+    known, untold = replica("a"), replica("b", phases_known=False)
+    first = state.newly_ready([known, untold])
+    assert (first.fresh, first.told, first.timed) == ([known, untold], [], [known])
+    assert state.newly_ready([known, untold]) == ([], [], [])
+    told = replace(untold, phases_known=True, self_report={"slots": 1})
+    assert state.newly_ready([known, told]) == ([], [told], [told])
+    assert state.newly_ready([known, told]) == ([], [], [])

@@ -18,6 +18,7 @@ def test_nothing_is_kept_of_a_deployment_that_is_gone() -> None:
     metrics = ControllerMetrics(registry)
     started = replica("echo-1", phases=(Phase("init", NOW - 5, NOW - 1),))
     metrics.started(started)
+    metrics.timed(started)
     metrics.crashed(started)
     metrics.count([started])
     metrics.desired.labels("acme/echo", "Echo").set(1)

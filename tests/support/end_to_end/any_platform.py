@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager, suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlsplit
 
 import aiohttp
 
 from tests.support.end_to_end.forks import run
-from tests.support.patience import until
+from tests.support.patience import PATIENCE_S, until
 
 
 class AnyPlatform(ABC):
@@ -23,6 +25,10 @@ class AnyPlatform(ABC):
     shared: Path
     """A folder that its replicas may write in: a path as they see it."""
     organization: str = "default"
+    drained_s = PATIENCE_S
+    """How long a replica of a deployment that is deleted may take, with requests that never end."""
+    signed_in: Mapping[str, str] = MappingProxyType({})
+    """Headers by which a browser shows the platform's pages; on its own machine it needs none."""
 
     @property
     def host(self) -> str:
@@ -96,7 +102,7 @@ class AnyPlatform(ABC):
         url = f"{self.url}/api/v2/deployments/{name}"
         async with self._session() as http, http.delete(url) as answer:
             assert answer.status in (200, 404), await answer.text()
-        await until(lambda: self.replicas_are_gone(name))
+        await until(lambda: self.replicas_are_gone(name), self.drained_s)
 
     async def hotplate(self, question: str, *arguments: str, fails: bool = False) -> str:
         """What `hotplate status`, `logs` or `events` prints."""

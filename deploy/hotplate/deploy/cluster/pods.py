@@ -54,6 +54,7 @@ def replica_of(
         created_at=seconds(meta["creationTimestamp"]),
         ready_at=times.ready_at,
         phases=times.phases(report),
+        phases_known=report is not None,
         self_report=report.about if report is not None else None,
         log_tail=_last_lines(container) if ended else (),
     )

@@ -55,7 +55,10 @@ class Starts:
         self._tasks = BackgroundTasks()
 
     def heard(self, uid: str, restarts: int) -> PodReport | None:
-        """What the program of a pod has said, which has started again so often."""
+        """What the program of a pod has said, which has started again so often: nothing where it
+        has been asked in vain. None while it may say something."""
+        if not self._runtime.report_path:
+            return PodReport(())
         start = self._starts.get(uid)
         return start.report if start is not None and start.restarts == restarts else None
 
@@ -119,8 +122,10 @@ class Starts:
                 log.info("replica %s says nothing of its start: %s", name, error)
                 continue
             start.report = self._runtime.reported(content)
-            self._changed()
-            return
+            break
+        else:
+            start.report = PodReport((), {})
+        self._changed()
 
 
 async def _answer(url: str) -> bytes:

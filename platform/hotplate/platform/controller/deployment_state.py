@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from hotplate.deploy.engine import Replica, ReplicaState
 from hotplate.deploy.workload import WorkloadKey
@@ -47,6 +47,17 @@ CODE_DRAIN_S = 1.0
 
 SEEN = 3
 """How many replicas' logs a deployment without any shows."""
+
+
+class NewlyReady(NamedTuple):
+    """Replicas that are ready, by what is new about their cold starts."""
+
+    fresh: Sequence[Replica]
+    """It has ended."""
+    told: Sequence[Replica]
+    """They have said themselves how they started."""
+    timed: Sequence[Replica]
+    """The length of its phases is known."""
 
 
 @dataclass
@@ -92,8 +103,8 @@ class DeploymentState:
     """How often each replica has ended by itself; None before the first look."""
     unready: set[str] = field(default_factory=set)
     """Replicas whose readiness checks fail."""
-    started: set[tuple[str, float]] = field(default_factory=set)
-    """(replica, ready since) whose cold start is on record."""
+    started: dict[tuple[str, float], bool] = field(default_factory=dict)
+    """(replica, ready since) whose cold start is on record, and whether its phases are known."""
     told: set[tuple[str, float]] = field(default_factory=set)
     """The same of those that have said themselves how they started."""
     slots: SlotCounts = field(default_factory=SlotCounts)
@@ -304,12 +315,13 @@ class DeploymentState:
         self.unready = {r.id for r in replicas if r.state is ReplicaState.UNREADY}
         return back
 
-    def newly_ready(self, replicas: Sequence[Replica]) -> tuple[list[Replica], list[Replica]]:
-        """Replicas whose cold start has ended since the last call; and those of which that is known
-        that have said themselves since then how they started."""
+    def newly_ready(self, replicas: Sequence[Replica]) -> NewlyReady:
+        """Whose cold start has ended since the last call, and of whose more is known since then."""
         ready = {(r.id, r.ready_at): r for r in replicas if r.ready_at is not None}
         telling = {at: r for at, r in ready.items() if r.self_report is not None}
         told = [r for at, r in telling.items() if at in self.started and at not in self.told]
         fresh = [replica for at, replica in ready.items() if at not in self.started]
-        self.started, self.told = set(ready), set(telling)
-        return fresh, told
+        timed = [r for at, r in ready.items() if r.phases_known and not self.started.get(at)]
+        self.told = set(telling)
+        self.started = {at: replica.phases_known for at, replica in ready.items()}
+        return NewlyReady(fresh, told, timed)

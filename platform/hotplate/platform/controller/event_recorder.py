@@ -129,15 +129,17 @@ class EventRecorder:
             self._event(state, "ReplicaUnready", messages.replica_problem(replica))
         for replica in state.ready_again(replicas):
             self._event(state, "ReplicaReady", messages.ready_again(replica))
-        fresh, told = state.newly_ready(replicas)
-        for replica in fresh:
+        ready = state.newly_ready(replicas)
+        for replica in ready.fresh:
             self._metrics.started(replica)
             events.info("%s: %s", state.deployment.name, messages.became_ready(replica))
             if not first_look:  # what was ready before has taught an earlier self
                 self._scaling.record_cold_start(replica.key, repeatable_s(replica))
             self._keep_start(state, replica)
-        for replica in told:
+        for replica in ready.told:
             self._keep_start(state, replica)
+        for replica in ready.timed:
+            self._metrics.timed(replica)
         waiting = (r.reason for r in replicas if r.state is ReplicaState.PENDING and r.reason)
         reason = next(waiting, "")
         if reason and reason != state.pending_reason:

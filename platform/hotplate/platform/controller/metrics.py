@@ -61,8 +61,11 @@ class ControllerMetrics:
 
     def started(self, replica: Replica) -> None:
         """Note a finished cold start."""
+        self.cold_start.labels(_name(replica), replica.key.service).observe(replica.cold_start_s)
+
+    def timed(self, replica: Replica) -> None:
+        """Note the phases of a finished cold start."""
         labels = (_name(replica), replica.key.service)
-        self.cold_start.labels(*labels).observe(replica.cold_start_s)
         length_s, share_s = defaultdict[str, float](float), defaultdict[str, float](float)
         for phase in replica.phases:
             length_s[phase.name] += (phase.end or phase.start) - phase.start

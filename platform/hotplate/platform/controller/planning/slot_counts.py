@@ -66,7 +66,7 @@ class SlotCounts:
             key = service.workload.key
             own = [replica for replica in replicas if replica.key == key]
             reports = (replica.self_report for replica in own)
-            if (report := next((one for one in reports if one is not None), None)) is not None:
+            if (report := next((one for one in reports if one), None)) is not None:
                 self._reports[key] = report
             if known := [self._learnt[r.id] for r in own if r.id in self._learnt]:
                 self._numbers[key] = round(median(known))
