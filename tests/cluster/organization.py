@@ -55,8 +55,11 @@ class ClusterPlatform(AnyPlatform):
         self.token = await self._made_token("scenarios", "api")
         self.signed_in = {"X-YATAI-API-TOKEN": self.token}
         self._callers_token = await self._made_token("callers", "endpoint")
-        self._token_file.touch(0o600)
-        self._token_file.write_text(self.token)
+        callers = self._token_file.with_name("callers-token")
+        self.caller_flags = ("--endpoint-token-file", str(callers))
+        for file, token in ((self._token_file, self.token), (callers, self._callers_token)):
+            file.touch(0o600)
+            file.write_text(token)
 
     async def stop(self) -> None:
         """Deletes the organization; nothing of it may be left on the cluster."""

@@ -33,13 +33,20 @@ async def test_a_deployment_is_woken_loaded_and_reported(
         await rough.settled("loaded", "running", "scaled-to-zero")
         await platform.asleep("loaded")
         await platform.url_of("loaded")  # from now on this machine knows its name
-        said = await platform.hotplate("loadtest", "loaded", fails=True)
+        said = await platform.hotplate("loadtest", "loaded", *platform.caller_flags, fails=True)
         assert "the service has 5 methods: choose one by --route (/block, /cook" in said
         assert await platform.replicas("loaded") == []  # nothing has woken it
         folder = tmp_path / "report"
         flags = ["--route", "/cook", "--rate", "10", "--duration", "3s", "--report", str(folder)]
         said = await platform.hotplate(
-            *("loadtest", "loaded", *flags, "--organizations", "acme=3,beta=1"),
+            *(
+                "loadtest",
+                "loaded",
+                *platform.caller_flags,
+                *flags,
+                "--organizations",
+                "acme=3,beta=1",
+            ),
             *("--fail-if", "failed > 0", "refused > 0", "p95_s > 60"),
         )
         assert "# Load test of loaded: passed" in said

@@ -126,6 +126,7 @@ async def test_what_the_page_tells_to_type_works_as_it_stands(
     folder = laptop.project("paged", SERVICE)
     said = await laptop.bentoml("deploy", ".", "-n", "paged", folder=folder)
     assert f"{platform.url}/deployments/paged" in said
+    await platform.url_of("paged")  # from now on this machine knows its name
     text = await page_of(platform, "paged")
     assert "1 replica ready" in unescape(text)
     (tmp_path / "file.bin").write_text("flour")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from pathlib import Path
 from types import MappingProxyType
@@ -27,6 +27,9 @@ class AnyPlatform(ABC):
     organization: str = "default"
     drained_s = PATIENCE_S
     """How long a replica of a deployment that is deleted may take, with requests that never end."""
+    caller_flags: Sequence[str] = ()
+    """Those by which `hotplate loadtest` may call protected deployments; on the platform's own
+    machine it finds what it needs."""
     signed_in: Mapping[str, str] = MappingProxyType({})
     """Headers by which a browser shows the platform's pages; on its own machine it needs none."""
 
