@@ -108,8 +108,9 @@ class ReleaseUser:
         """Has the stock client deploy a folder, or a bento by its tag; the bento's tag."""
         config = self.home / f"{name}.json"
         written = [{"key": key, "value": str(value)} for key, value in (labels or {}).items()]
-        config.write_text(json.dumps({"name": name, "services": services, "labels": written}))
-        await self.bentoml("deploy", bento, "-f", config, folder=project)
+        said = {"name": name, "bento": bento, "services": services, "labels": written}
+        config.write_text(json.dumps(said))
+        await self.bentoml("deploy", "-f", config, folder=project)
         found = await self.deployment(name)
         return str(found["bento"])
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
+import uuid
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -11,17 +13,37 @@ from typing import Any
 
 from loadtests.benchmarks.kubernetes_trials.table import Row, bounded
 from loadtests.harness.bounds import at_most, exactly
-from loadtests.harness.child_process import BIN, BenchmarkFailed, output_of
+from loadtests.harness.child_process import BIN, ROOT, BenchmarkFailed, output_of
 from loadtests.harness.installation import until
 from loadtests.systems.release_user import ReleaseUser, release_user
 from tests.cluster.agents import Agents
 from tests.cluster.helm import RELEASE
 from tests.support.end_to_end.cold_start import ColdStart
-from tests.support.services.bentos import READER
 
 NAMES = ("bench-pod-first", "bench-pod-second", "bench-pod-third")
 TENSORS, QUICK_TENSORS, TENSOR_BYTES = 128, 64, 8 << 20
 SAVED_S, READY_S = 120.0, 300.0
+SERVICE = """
+import bentoml
+from safetensors.torch import load_file
+
+image = bentoml.images.Image(python_version="3.11").requirements_file("requirements.txt")
+
+
+@bentoml.service(image=image)
+class Reader:
+    model = bentoml.models.BentoModel("numbers:VERSION")
+
+    def __init__(self) -> None:
+        self.tensors = load_file(self.model.path_of("model.safetensors"))
+
+    @bentoml.api
+    def sums(self) -> dict:
+        return {name: float(tensor.sum()) for name, tensor in self.tensors.items()}
+"""
+REQUIREMENTS = Path("examples/embedder/requirements.txt")
+"""With PyTorch, whose tensors are views of the memory that all pods of a node share; NumPy's are
+copies."""
 SAVE = f"""
 import bentoml, numpy, sys
 from safetensors.numpy import save_file
@@ -30,9 +52,9 @@ tensors = {{
     f"t{{number}}": random.random({TENSOR_BYTES} // 4, dtype="float32")
     for number in range(int(sys.argv[2]))
 }}
-with bentoml.models.create("numbers:1") as model:
+with bentoml.models.create(f"numbers:{{sys.argv[3]}}") as model:
     save_file(tensors, model.path_of("model.safetensors"))
-bentoml.build("service:Reader", name="bench-reader", version="v1", build_ctx=sys.argv[1])
+bentoml.build("service:Reader", name="bench-reader", version=sys.argv[3], build_ctx=sys.argv[1])
 """
 _GROUPS = Path("/sys/fs/cgroup/memory")
 
@@ -50,22 +72,24 @@ async def measure(folder: Path, quick: bool) -> Sequence[Row]:
     tensors = QUICK_TENSORS if quick else TENSORS
     source = folder / "reader"
     source.mkdir()
-    (source / "service.py").write_text(READER)
+    version = uuid.uuid4().hex[:8]  # the store has those of earlier runs
+    (source / "service.py").write_text(SERVICE.replace("VERSION", version))
+    shutil.copy(ROOT / REQUIREMENTS, source)
     async with release_user(folder) as user:
-        saving = (BIN / "python", "-c", SAVE, source, str(tensors))
+        saving = (BIN / "python", "-c", SAVE, source, str(tensors), version)
         log = folder / "save.log"
         await output_of(*saving, log=log, timeout_s=SAVED_S, environ=user.environ, folder=source)
         try:
-            return await _measured(user, source, tensors * TENSOR_BYTES)
+            return await _measured(user, source, f"bench-reader:{version}", tensors * TENSOR_BYTES)
         finally:
             await user.delete(*NAMES)
 
 
-async def _measured(user: ReleaseUser, source: Path, model_bytes: int) -> list[Row]:
+async def _measured(user: ReleaseUser, source: Path, bento: str, model_bytes: int) -> list[Row]:
     token = await asyncio.to_thread(user.release.token, "cluster")
     agents = Agents(user.release.kubectl, RELEASE, source, token)
     one = {"Reader": {"scaling": {"min_replicas": 1, "max_replicas": 1}}}
-    await user.deploy(source, NAMES[0], one, bento="bench-reader:v1")
+    await user.deploy(source, NAMES[0], one, bento=bento)
     first = await _start(user, NAMES[0])
     here = str(first["node"])
     nodes = [str(node["metadata"]["name"]) for node in await user.listed("nodes")]
@@ -74,7 +98,7 @@ async def _measured(user: ReleaseUser, source: Path, model_bytes: int) -> list[R
     for name, node, closed in ((NAMES[1], here, there), (NAMES[2], there, here)):
         async with _closed(user, closed):
             before = await asyncio.to_thread(_moment, agents, node)
-            body = {"name": name, "bento": "bench-reader:v1", "services": one}
+            body = {"name": name, "bento": bento, "services": one}
             await user.ask("/api/v2/deployments", "POST", body)
             replica = await _start(user, name)
             await user.call(name, "sums")  # reads every page of it
