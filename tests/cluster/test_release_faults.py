@@ -104,6 +104,14 @@ async def called_for(calls: Calls, seconds: float) -> None:
     await until(lambda: len(calls.answered) >= soon)
 
 
+def service_of_hello(kubectl: Kubectl) -> str:
+    """As `service/NAME`; it has the number of the revision that serves."""
+    whose = "--selector=hotplate.dev/deployment=hello-to-all"
+    said = kubectl("get", "service", whose, f"--namespace={NAMESPACE}", "--output=name")
+    (name,) = said.split()
+    return name
+
+
 @pytest.mark.parametrize("fault", ["kill", "stop"])
 async def test_ready_replicas_answer_without_an_api_server(
     installed: Release, outage: Installation, kubectl: Kubectl, hello: str, fault: str
@@ -117,7 +125,7 @@ async def test_ready_replicas_answer_without_an_api_server(
         await asyncio.to_thread(outage.start if fault == "kill" else outage.cont, "apiserver")
         await asyncio.to_thread(kubectl.wait, "get", "--raw=/readyz", timeout_s=60)
         # What the engine does next: it makes anew what somebody deletes.
-        service = ("service", "h-hello-to-all-1-hello", f"--namespace={NAMESPACE}")
+        service = (await asyncio.to_thread(service_of_hello, kubectl), f"--namespace={NAMESPACE}")
         await asyncio.to_thread(kubectl, "delete", *service)
         await eventually(
             lambda: bool(kubectl("get", *service, "--ignore-not-found", "--output=name")),
