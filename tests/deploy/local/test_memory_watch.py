@@ -38,7 +38,7 @@ async def running(
     watch = MemoryWatch(
         lambda: found,
         lambda: told.append(sum(each.memory is not None for each in found)),
-        MemoryWatchSettings(round_s),
+        MemoryWatchSettings(round_s, share=1.0),  # whatever this process has grown to
         starting,
     )
     task = asyncio.create_task(watch.run())
