@@ -216,7 +216,7 @@ def _last_lines(container: Mapping[str, Any]) -> tuple[str, ...]:
 def _last_end(container: Mapping[str, Any]) -> Mapping[str, Any]:
     """How its container ended that ended last; empty where none has."""
     places = (container.get(place) or {} for place in ("state", "lastState"))
-    return next((place["terminated"] for place in places if "terminated" in place), {})
+    return next((place["terminated"] for place in places if place.get("terminated")), {})
 
 
 def _container(status: Mapping[str, Any]) -> Mapping[str, Any]:
