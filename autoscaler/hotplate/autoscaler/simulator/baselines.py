@@ -7,6 +7,7 @@ late sampling. All of them wake a sleeping deployment at once when a request com
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 from hotplate.autoscaler.policy import Decision, Demand, Replicas
@@ -167,7 +168,7 @@ class BentoCloud(Hpa):
         super().__init__(concurrency, down_s=600.0)
 
 
-class Averaging(Ticking):
+class Averaging(Ticking, ABC):
     """Follows the mean demand of a window; target = concurrency."""
 
     window_s: float
@@ -202,9 +203,10 @@ class Averaging(Ticking):
             live, live, now, lambda: f"mean {mean:.2f}, not for long enough", steady_until
         )
 
+    @abstractmethod
     def _is_due(self, now: float) -> bool:
-        """Whether the wanted number has been above or below for long enough."""
-        raise NotImplementedError  # the rules differ in how long that is
+        """Whether the wanted number has been above or below for long enough: rules differ in how
+        long that is."""
 
 
 class RayServe(Averaging):
