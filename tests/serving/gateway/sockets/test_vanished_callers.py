@@ -8,8 +8,8 @@ import socket
 import pytest
 from prometheus_client import generate_latest
 
+from hotplate.machine.dead_peers import KEEPALIVE, has_hung_up, keep_taking
 from hotplate.serving.gateway.admin.metrics import registry_of
-from hotplate.serving.gateway.sockets.dead_peers import KEEPALIVE, has_hung_up, keep_taking
 from tests.support.gateway.backends import SWITCH, Connection, Request
 from tests.support.gateway.callers import Caller
 from tests.support.gateway.kitchen import Kitchen

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import cast
 
+from hotplate.machine.dead_peers import has_hung_up, keep_taking
 from hotplate.serving.gateway.callers.own_responses import last_answer
 from hotplate.serving.gateway.callers.timeouts import Timeouts
 from hotplate.serving.gateway.callers.turns import Turns
@@ -17,7 +18,6 @@ from hotplate.serving.gateway.proxy.caller import Caller
 from hotplate.serving.gateway.proxy.exchange import Exchange
 from hotplate.serving.gateway.proxy.route_context import RouteContext
 from hotplate.serving.gateway.replicas.call import Call
-from hotplate.serving.gateway.sockets.dead_peers import has_hung_up, keep_taking
 
 
 class CallerTransport(Caller):

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import cast
 
 from hotplate.machine.address import Address
+from hotplate.machine.dead_peers import keep_alive
 from hotplate.serving.gateway.callers.downstream import as_protocol
 from hotplate.serving.gateway.route_server import RouteServer
-from hotplate.serving.gateway.sockets.dead_peers import keep_alive
 from hotplate.serving.gateway.sockets.proof import (
     NETWORK,
     NUMBER_BYTES,

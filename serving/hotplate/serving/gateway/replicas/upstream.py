@@ -8,6 +8,7 @@ import socket
 import struct
 from typing import cast
 
+from hotplate.machine.dead_peers import keep_alive
 from hotplate.serving.gateway.http1.head_cache import HeadCache
 from hotplate.serving.gateway.http1.response_head import ResponseHead
 from hotplate.serving.gateway.http1.response_reader import (
@@ -18,7 +19,6 @@ from hotplate.serving.gateway.http1.response_reader import (
 from hotplate.serving.gateway.replicas.call import Call, Destination
 from hotplate.serving.gateway.replicas.fence import ANOTHER
 from hotplate.serving.gateway.replicas.response_source import ResponseSource
-from hotplate.serving.gateway.sockets.dead_peers import keep_alive
 
 ACKED_BYTES_AT = 120
 """Where `tcpi_bytes_acked` is in Linux' `tcp_info`; it counts the connection's opening as one."""

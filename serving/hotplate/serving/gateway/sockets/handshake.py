@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hotplate.machine.address import Address
-from hotplate.serving.gateway.sockets.dead_peers import keep_taking
+from hotplate.machine.dead_peers import keep_taking
 from hotplate.serving.gateway.sockets.dialing import Streams
 from hotplate.serving.gateway.sockets.proof import (
     NETWORK,
