@@ -14,10 +14,11 @@ from sqlalchemy import text
 
 from hotplate.cache.store.blobs import BlobStore
 from hotplate.cache.store.holds import HOLD
+from hotplate.platform.backups.kept_keys import KeysInDatabase, KeysInFile
 from hotplate.platform.backups.restoring import restore
 from hotplate.platform.backups.saving import Installation, save
 from hotplate.platform.cli import main
-from hotplate.platform.errors import BackupFailed
+from hotplate.platform.errors import BackupFailed, SecretsUnreadable
 from hotplate.platform.processes.key_file import KeyFile
 from hotplate.platform.store import schema
 from hotplate.platform.store.database import opening
@@ -29,6 +30,7 @@ from tests.support.control_plane.filled_installation import (
     in_folder,
     installation,
     is_empty,
+    key_file,
     rows_of,
     transaction,
 )
@@ -82,7 +84,7 @@ def test_every_row_and_byte_comes_back_from_sqlite_by_postgresql(
         restore(file, target, SECRET)
         assert rows_of(target) == rows
         assert files_of(target) == files
-        assert target.keys.path.read_bytes() == first.keys.path.read_bytes()
+        assert target.keys.kept() == first.keys.kept() != ()
         source = target
 
 
@@ -166,12 +168,12 @@ def test_without_a_passphrase_the_keys_stay(
 ) -> None:
     save(tmp_path / "without", first)
     save(tmp_path / "with", first, SECRET)
-    keys = first.keys.path.read_bytes()
+    keys = key_file(first).path.read_bytes()
     assert keys not in (tmp_path / "with").read_bytes()
     with tarfile.open(tmp_path / "without") as without, tarfile.open(tmp_path / "with") as sealed:
         assert set(sealed.getnames()) - set(without.getnames()) == {"secret-keys.sealed"}
     restore(tmp_path / "with", second)
-    assert not second.keys.path.exists()
+    assert not key_file(second).path.exists()
 
 
 def test_a_restore_over_data_changes_nothing(tmp_path: Path, first: Installation) -> None:
@@ -194,10 +196,14 @@ class RotatedMeanwhile(KeyFile):
 def test_keys_that_are_changed_while_rows_are_read_go_along(
     tmp_path: Path, first: Installation, second: Installation
 ) -> None:
-    old = first.keys.keyring().encrypts
-    save(tmp_path / "file", replace(first, keys=RotatedMeanwhile(first.keys.path)), SECRET)
+    old = key_file(first).keyring().encrypts
+    save(
+        tmp_path / "file",
+        replace(first, keys=KeysInFile(RotatedMeanwhile(key_file(first).path))),
+        SECRET,
+    )
     restore(tmp_path / "file", second, SECRET)
-    keys = second.keys.keyring().keys
+    keys = key_file(second).keyring().keys
     assert (len(keys), keys[0]) == (2, old)
 
 
@@ -212,15 +218,66 @@ def test_the_wrong_passphrase_changes_nothing(
     assert files_of(second) == {}
 
 
+def test_keys_of_a_cluster_go_along_and_are_sealed_with_the_other_ones_token(
+    tmp_path: Path, first: Installation, second: Installation
+) -> None:
+    """From one machine to a cluster, to another one with another token, and back to a machine."""
+    kept, file = first.keys.kept(), tmp_path / "file"
+    for token in ("one", "another"):
+        save(file, first, SECRET)
+        folder = tmp_path / token
+        url = f"sqlite:///{folder}/hotplate.db"
+        there = replace(installation(folder, url), keys=KeysInDatabase(url, token))
+        restore(file, there, SECRET)
+        assert there.keys.kept() == kept
+        with pytest.raises(SecretsUnreadable, match="another cluster-token"):
+            replace(there, keys=KeysInDatabase(url, "wrong")).keys.kept()
+        first = there
+    save(file, first, SECRET)
+    restore(file, second, SECRET)
+    assert second.keys.kept() == kept
+
+
+def test_settings_and_tokens_of_a_cluster_are_those_that_are_named(
+    tmp_path: Path, first: Installation, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings, tokens, file = tmp_path / "settings.toml", tmp_path / "tokens", tmp_path / "file"
+    tokens.mkdir()
+    for name in ("admin-token", "cluster-token"):
+        (tokens / name).write_text(f"{name}-of-it")
+    restored = f"sqlite:///{tmp_path}/restored.db"
+    (tmp_path / "phrase").write_bytes(SECRET)
+    own = ["--tokens", str(tokens), "--passphrase-file", str(tmp_path / "phrase")]
+    own += ["--settings", str(settings), "--data", str(tmp_path / "data")]
+    save(file, first, SECRET)
+    settings.write_text(
+        f'[platform]\ndatabase_url = "{restored}"\nblobs_url = "file://{tmp_path}/new"\n'
+    )
+    assert main(["restore", str(file), *own]) == 0
+    assert KeysInDatabase(restored, "cluster-token-of-it").kept() == first.keys.kept()
+    assert files_of(Installation(restored, BlobStore(f"file://{tmp_path}/new"), first.keys))
+    assert main(["backup", str(file), *own]) == 0
+    assert main(["migrate", "--check", *own[4:]]) == 0
+    assert "unreadable" not in capsys.readouterr().out
+
+
+def test_a_settings_file_that_is_not_there_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for command in (["backup", "f"], ["restore", "f"], ["migrate"]):
+        assert main([*command, "--settings", "/nowhere.toml", "--data", str(tmp_path)]) == 1
+        assert capsys.readouterr().err.strip().endswith("--settings /nowhere.toml is no file")
+
+
 def test_other_keys_are_not_replaced(
     tmp_path: Path, first: Installation, second: Installation
 ) -> None:
     save(tmp_path / "file", first, SECRET)
-    second.keys.keep(Keyring.new())
-    kept = second.keys.path.read_bytes()
+    key_file(second).keep(Keyring.new())
+    kept = key_file(second).path.read_bytes()
     with pytest.raises(BackupFailed, match=r"has other keys of secrets .*nothing was changed"):
         restore(tmp_path / "file", second, SECRET)
-    assert second.keys.path.read_bytes() == kept
+    assert key_file(second).path.read_bytes() == kept
 
 
 def test_a_cut_or_changed_file_is_refused_wherever_it_was_cut_or_changed(

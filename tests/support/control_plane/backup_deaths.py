@@ -66,7 +66,7 @@ def check_restored(folder: Path) -> None:
         restored(folder)
     full = opened(folder, "full")
     _check_same(there, full)
-    assert there.keys.keyring() == full.keys.keyring()
+    assert there.keys.kept() == full.keys.kept()
 
 
 def _check_same(there: Installation, full: Installation) -> None:

@@ -12,6 +12,7 @@ from sqlalchemy import Connection, text
 from hotplate.cache.manifest import Manifest, ManifestEntry
 from hotplate.cache.store.blobs import BlobStore
 from hotplate.platform.api.internal.task_contents import folder_of
+from hotplate.platform.backups.kept_keys import KeysInFile
 from hotplate.platform.backups.manifest import LEFT_OUT
 from hotplate.platform.backups.saving import Installation
 from hotplate.platform.processes.key_file import KeyFile
@@ -32,7 +33,14 @@ def installation(folder: Path, url: str = "") -> Installation:
 
 def in_folder(folder: Path, url: str = "") -> Installation:
     url = url or f"sqlite:///{folder}/hotplate.db"
-    return Installation(url, BlobStore(f"file://{folder}/blobs"), KeyFile(folder / "secret-keys"))
+    keys = KeysInFile(KeyFile(folder / "secret-keys"))
+    return Installation(url, BlobStore(f"file://{folder}/blobs"), keys)
+
+
+def key_file(there: Installation) -> KeyFile:
+    """Of an installation that has one."""
+    assert isinstance(there.keys, KeysInFile)
+    return there.keys.file
 
 
 def filled(there: Installation, files: Mapping[str, bytes] = FILES) -> Installation:
@@ -41,7 +49,7 @@ def filled(there: Installation, files: Mapping[str, bytes] = FILES) -> Installat
     with there.blobs.part_writer(folder_of("t"), 1) as part:
         part.write(b"a large input")
         part.commit()
-    there.keys.keep(Keyring.new())
+    key_file(there).keep(Keyring.new())
     with transaction(there.database_url) as connection:
         any_rows.add(connection)
         for statement in (
@@ -88,4 +96,4 @@ def files_of(there: Installation) -> dict[str, bytes]:
 
 
 def is_empty(there: Installation) -> bool:
-    return not any(rows_of(there).values()) and not there.keys.path.exists()
+    return not any(rows_of(there).values()) and not there.keys.kept()

@@ -23,7 +23,6 @@ from hotplate.platform.backups.archive import ArchiveReader, pieces_of, reading
 from hotplate.platform.backups.manifest import BackedTable, BackupManifest
 from hotplate.platform.backups.saving import Installation
 from hotplate.platform.errors import BackupFailed
-from hotplate.platform.processes.key_file import KeyFile
 from hotplate.platform.store import keyring, schema
 from hotplate.platform.store.database import opening
 
@@ -58,7 +57,8 @@ def _restored(
     for name, content in members:
         kind, _, rest = name.partition("/")
         if name == manifests.KEYS_NAME and secret is not None:
-            keys = _opened_keys(content.read(), secret, into.keys)
+            keys = keyring.read(passphrase.unseal(content.read(), secret).decode())
+            into.keys.check(keys)
         elif kind == "tables":
             table = rest.partition("-")[2].removesuffix(".jsonl.gz")
             last[table] = tables[table]
@@ -70,8 +70,7 @@ def _restored(
     rows.go_on_from(connection, list(tables.values()), dict(manifest.last_ids))
     schema.move(connection, manifest.revision, schema.head())
     if keys is not None:
-        with into.keys.held(alone=True):
-            into.keys.keep(keys)
+        into.keys.keep(keys, connection)
     return manifest
 
 
@@ -92,16 +91,6 @@ def _empty_tables(connection: Connection, revision: str) -> Mapping[str, Table]:
             )
     schema.move(connection, before, revision)
     return {table.name: table for table in rows.tables(connection)}
-
-
-def _opened_keys(content: bytes, secret: bytes, file: KeyFile) -> keyring.Keyring:
-    found = keyring.read(passphrase.unseal(content, secret).decode())
-    if file.path.exists() and keyring.written(file.keyring()) != keyring.written(found):
-        raise BackupFailed(
-            f"{file.path} has other keys of secrets than the backup; nothing was changed: move it "
-            "away, or restore without a passphrase"
-        )
-    return found
 
 
 def _fill(connection: Connection, table: Table, content: IO[bytes], said: BackedTable) -> None:

@@ -25,6 +25,7 @@ from hotplate.cache.store.holds import Hold
 from hotplate.platform.api.internal.task_contents import folder_of
 from hotplate.platform.backups import passphrase, rows
 from hotplate.platform.backups.archive import ArchiveWriter, pieces_of, writing
+from hotplate.platform.backups.kept_keys import KeptKeys
 from hotplate.platform.backups.manifest import (
     KEYS_NAME,
     LEFT_OUT,
@@ -33,7 +34,6 @@ from hotplate.platform.backups.manifest import (
     BackupManifest,
 )
 from hotplate.platform.errors import BackupFailed
-from hotplate.platform.processes.key_file import KeyFile
 from hotplate.platform.store import schema
 from hotplate.platform.store.database import opening, snapshot
 from hotplate.platform.store.keyring import Keyring, SecretKey, written
@@ -48,7 +48,7 @@ class Installation:
 
     database_url: str
     blobs: BlobStore
-    keys: KeyFile
+    keys: KeptKeys
 
 
 @dataclass
@@ -78,7 +78,7 @@ def save(
     try:
         with ExitStack() as stack, writing(path) as archive:
             hold = stack.enter_context(Hold(installation.blobs.holds, now)) if with_blobs else None
-            before = () if secret is None else _keys(installation.keys)
+            before = () if secret is None else installation.keys.kept()
             found = _read(installation.database_url, path.parent, stack)
             keys = None if secret is None else _sealed_keys(before, installation.keys, secret)
             blobs = _blobs(installation.blobs, found.trees) if with_blobs else {}
@@ -164,13 +164,9 @@ def _blobs(store: BlobStore, trees: list[str]) -> dict[str, Blob]:
     return {blob.digest: blob for tree in trees for blob in store.get_manifest(tree).blobs()}
 
 
-def _keys(keys: KeyFile) -> tuple[SecretKey, ...]:
-    return keys.keyring().keys if keys.path.exists() else ()
-
-
-def _sealed_keys(before: tuple[SecretKey, ...], keys: KeyFile, secret: bytes) -> bytes | None:
+def _sealed_keys(before: tuple[SecretKey, ...], keys: KeptKeys, secret: bytes) -> bytes | None:
     """Those from before the rows were read too: a `hotplate key rotate` may have been meanwhile."""
-    now = _keys(keys)
+    now = keys.kept()
     if not now:
         return None
     ring = Keyring((*(key for key in before if key not in now), *now))

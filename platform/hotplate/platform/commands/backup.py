@@ -9,11 +9,12 @@ from pathlib import Path
 from rich.filesize import decimal
 
 from hotplate.cache.store.blobs import BlobStore
+from hotplate.platform.backups.kept_keys import KeysInDatabase, KeysInFile
 from hotplate.platform.backups.manifest import BackupManifest
 from hotplate.platform.backups.saving import Installation, save
-from hotplate.platform.commands import flags
+from hotplate.platform.commands import flags, token_folder
 from hotplate.platform.errors import BadSetting
-from hotplate.platform.processes.data_dir import DEFAULT, DataDir
+from hotplate.platform.processes.data_dir import DataDir
 from hotplate.platform.processes.key_file import SECRET_KEYS, KeyFile
 
 
@@ -35,14 +36,15 @@ def add_backup_flags(parser: argparse.ArgumentParser) -> None:
         help="file with the passphrase with which the keys of secrets go along",
     )
     parser.add_argument("--json", action="store_true", help="print one line of JSON")
-    parser.add_argument("--data", default=DEFAULT, help=f"data directory of `up` ({DEFAULT})")
+    flags.add_data(parser)
+    token_folder.add_tokens(parser)
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Back up, while the platform runs or not. Raises BadSetting, `BackupFailed`, `StoreFailed`."""
     secret = passphrase_of(arguments)
     path = Path(arguments.file).absolute()
-    installation = installation_at(DataDir.named(arguments.data))
+    installation = installation_at(DataDir.named(arguments.data), arguments)
     made = save(path, installation, secret, with_blobs=not arguments.without_blobs)
     if arguments.json:
         print(json.dumps({"file": str(path), **made.as_json()}))
@@ -52,13 +54,19 @@ def run(arguments: argparse.Namespace) -> None:
         print(note)
 
 
-def installation_at(data: DataDir) -> Installation:
-    """What a data directory, its settings and the environment name."""
-    settings = flags.platform_settings(data.settings_file)
+def installation_at(data: DataDir, arguments: argparse.Namespace) -> Installation:
+    """What a data directory, the settings and the environment name. Raises BadSetting."""
+    settings = flags.platform_settings(flags.settings_file(data, arguments.settings))
+    database_url = settings.database_url or data.database_url
+    tokens = token_folder.tokens_of(arguments.tokens)
+    file = settings.secret_keys_at
+    in_file = file is not None or not tokens
     return Installation(
-        settings.database_url or data.database_url,
+        database_url,
         BlobStore(settings.blobs_url or data.blobs_url, settings.disk_reserve_bytes),
-        KeyFile(settings.secret_keys_at or data.root / SECRET_KEYS),
+        KeysInFile(KeyFile(file or data.root / SECRET_KEYS))
+        if in_file
+        else KeysInDatabase(database_url, tokens[token_folder.CLUSTER]),
     )
 
 

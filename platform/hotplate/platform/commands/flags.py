@@ -29,6 +29,28 @@ def add_platform(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", default=DEFAULT, help=f"data directory ({DEFAULT})")
 
 
+def add_data(parser: argparse.ArgumentParser) -> None:
+    """Where a platform is that a command looks at by itself."""
+    parser.add_argument("--data", default=DEFAULT, help=f"data directory of `up` ({DEFAULT})")
+    add_settings(parser)
+
+
+def add_settings(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--settings", metavar="FILE", help="settings file (hotplate.toml in the data directory)"
+    )
+
+
+def settings_file(data: DataDir, named: str | None) -> Path:
+    """The file that `--settings` names, or that of the data directory, which need not be there.
+    Raises BadSetting."""
+    if named is None:
+        return data.settings_file
+    if not Path(named).is_file():
+        raise BadSetting(f"--settings {named} is no file")
+    return Path(named)
+
+
 def add_metrics_token(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--metrics-token-file",

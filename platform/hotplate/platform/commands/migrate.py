@@ -8,7 +8,7 @@ import re
 
 from hotplate.platform.commands import flags
 from hotplate.platform.errors import BadSetting
-from hotplate.platform.processes.data_dir import DEFAULT, DataDir
+from hotplate.platform.processes.data_dir import DataDir
 from hotplate.platform.store import schema
 from hotplate.platform.store.database import opening
 from hotplate.platform.store.schema import Schema
@@ -29,7 +29,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         help="take it up or down to this revision, such as 0009 (default: this hotplate's)",
     )
     parser.add_argument("--json", action="store_true", help="print one line of JSON")
-    parser.add_argument("--data", default=DEFAULT, help=f"data directory of `up` ({DEFAULT})")
+    flags.add_data(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -37,7 +37,8 @@ def run(arguments: argparse.Namespace) -> int:
     `StoreFailed`."""
     to = schema.head() if arguments.to is None else _revision(arguments.to)
     data = DataDir.named(arguments.data)
-    url = flags.platform_settings(data.settings_file).database_url or data.database_url
+    file = flags.settings_file(data, arguments.settings)
+    url = flags.platform_settings(file).database_url or data.database_url
     if arguments.check:
         found = _found(url)
         _print(arguments.json, found.revision, found.revision)

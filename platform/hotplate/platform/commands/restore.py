@@ -26,13 +26,13 @@ def run(arguments: argparse.Namespace) -> None:
     """Restore into an empty database. Raises BadSetting, `BackupFailed`, `StoreFailed`."""
     secret = passphrase_of(arguments)
     path = Path(arguments.file).absolute()
-    installation = installation_at(DataDir.at(arguments.data))
+    installation = installation_at(DataDir.at(arguments.data), arguments)
     found = restore(path, installation, secret)
     if arguments.json:
         print(json.dumps({"file": str(path), **found.as_json()}))
         return
     print(f"{contents_of(found)} of {found.created_at} are restored")
-    if note := _note(found, with_keys=secret is not None, keys=str(installation.keys.path)):
+    if note := _note(found, with_keys=secret is not None, keys=installation.keys.place):
         print(note)
 
 

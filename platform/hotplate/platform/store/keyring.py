@@ -72,7 +72,7 @@ class Keyring:
         if key is None:
             raise SecretsUnreadable(
                 f"the value of {where} cannot be read: it is encrypted with the key {key_id}, "
-                "which secret_keys_file does not have; put the file back that has it"
+                "which is not among the keys of secrets; put those back that have it"
             )
         try:
             nonce, rest = sealed[:NONCE_BYTES], sealed[NONCE_BYTES:]

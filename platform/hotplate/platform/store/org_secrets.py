@@ -168,9 +168,9 @@ class Secrets(StorePart):
             used = _counted(session)
         if lacking := sorted(used.keys() - known):
             raise CannotStart(
-                f"secret_keys_file lacks the key {lacking[0]}, with which secrets are encrypted "
-                f"({used[lacking[0]]} values); put the file back that has it: this one is "
-                "another's, or older than the last 'hotplate key rotate'"
+                f"the keys of secrets lack {lacking[0]}, with which secrets are encrypted "
+                f"({used[lacking[0]]} values); put those back that have it: these are another "
+                "installation's, or older than the last 'hotplate key rotate'"
             )
 
     def key_uses(self) -> list[KeyUse]:

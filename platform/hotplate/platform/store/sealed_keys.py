@@ -46,8 +46,6 @@ class SealedKeys:
 
     def keyring(self) -> Keyring:
         """The keys as they are now. Raises SecretsUnreadable."""
-        from cryptography.fernet import InvalidToken
-
         kept = self._values.get(KEY)
         if kept is None:
             raise SecretsUnreadable(
@@ -55,19 +53,12 @@ class SealedKeys:
                 "cannot be read; restore a backup that has them"
             )
         if self._keyring is None or kept != self._seen:
-            try:
-                self._keyring = read(self._cipher().decrypt(str(kept).encode()).decode())
-            except (InvalidToken, ValueError):
-                raise SecretsUnreadable(
-                    "the keys of secrets in the database were encrypted with another "
-                    "cluster-token; put back the Secret that had it (tokens.existingSecret)"
-                ) from None
-            self._seen = kept
+            self._keyring, self._seen = unsealed(str(kept), self._token), kept
         return self._keyring
 
     def keep(self, keyring: Keyring) -> None:
         """Keep these from now on. Raises StoreFailed."""
-        self._values.put(KEY, self._cipher().encrypt(written(keyring).encode()).decode())
+        self._values.put(KEY, sealed(keyring, self._token))
 
     @contextmanager
     def held(self, *, alone: bool = False) -> Iterator[None]:
@@ -75,8 +66,27 @@ class SealedKeys:
         with self._lock:
             yield
 
-    def _cipher(self) -> Fernet:
-        from cryptography.fernet import Fernet
 
-        made = sha256(b"keys of secrets of hotplate " + self._token.encode()).digest()
-        return Fernet(base64.urlsafe_b64encode(made))
+def sealed(keyring: Keyring, token: str) -> str:
+    """As the database has them."""
+    return _cipher(token).encrypt(written(keyring).encode()).decode()
+
+
+def unsealed(kept: str, token: str) -> Keyring:
+    """What `sealed` has made. Raises SecretsUnreadable where it was made with another token."""
+    from cryptography.fernet import InvalidToken
+
+    try:
+        return read(_cipher(token).decrypt(kept.encode()).decode())
+    except (InvalidToken, ValueError):
+        raise SecretsUnreadable(
+            "the keys of secrets in the database were encrypted with another cluster-token; put "
+            "back the Secret that had it (tokens.existingSecret)"
+        ) from None
+
+
+def _cipher(token: str) -> Fernet:
+    from cryptography.fernet import Fernet
+
+    made = sha256(b"keys of secrets of hotplate " + token.encode()).digest()
+    return Fernet(base64.urlsafe_b64encode(made))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from hotplate.platform import control_plane
 from hotplate.platform.cluster.settings import ClusterTable, load_cluster
-from hotplate.platform.commands import flags, secret_flags
+from hotplate.platform.commands import flags, token_folder
 from hotplate.platform.errors import BadSetting
 from hotplate.platform.instance_type import load_instance_types
 from hotplate.platform.processes.data_dir import DataDir
@@ -17,7 +17,6 @@ from hotplate.platform.processes.data_dir import DataDir
 LOCAL, KUBERNETES = "local", "kubernetes"
 IN_POD = "KUBERNETES_SERVICE_HOST"
 """The variable that every container of a pod has."""
-TOKENS = ("admin-token", "cluster-token")
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -29,23 +28,15 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         help="what runs replicas: this machine, or the cluster of this pod or $KUBECONFIG (local)",
     )
     parser.add_argument("--agent", help="URL of this node's agent; with --engine local")
-    parser.add_argument(
-        "--settings", metavar="FILE", help="settings file (hotplate.toml in the data directory)"
-    )
-    parser.add_argument(
-        "--tokens",
-        metavar="DIR",
-        help=f"folder with the files {' and '.join(TOKENS)}; with --engine kubernetes",
-    )
+    flags.add_settings(parser)
+    token_folder.add_tokens(parser)
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Run until SIGTERM; replicas go on running. Raises BadSetting, `CannotStart`."""
     data = DataDir.at(arguments.data, alone=IN_POD in os.environ)
     data.make_private()
-    file = Path(arguments.settings) if arguments.settings else data.settings_file
-    if not file.is_file() and arguments.settings:
-        raise BadSetting(f"--settings {file} is no file")
+    file = flags.settings_file(data, arguments.settings)
     control_plane.run(
         control_plane.Equipment(
             settings=flags.platform_settings(file, arguments),
@@ -76,9 +67,6 @@ def _cluster(engine: str, file: Path) -> ClusterTable | None:
 
 def _tokens(arguments: argparse.Namespace) -> Mapping[str, str]:
     """Raises BadSetting."""
-    folder = arguments.tokens
-    if folder is None:
-        return {}
-    if arguments.engine == LOCAL:
+    if arguments.tokens is not None and arguments.engine == LOCAL:
         raise BadSetting("--tokens is for --engine kubernetes: this machine's agent has others")
-    return {name: secret_flags.read(str(Path(folder) / name), "--tokens") for name in TOKENS}
+    return token_folder.tokens_of(arguments.tokens)
