@@ -308,6 +308,7 @@ async def _backend(
         secrets,
         replica_keys.variables,
         given.token("cluster-token"),
+        own_types=bool(given.types),
     )
 
 

@@ -9,7 +9,7 @@ import pytest
 from hotplate.deploy.engine import Node
 from hotplate.deploy.quantities import GIB
 from hotplate.deploy.workload import Resources
-from hotplate.platform.cluster.node_sizes import GPU_NAME, NodeSizes
+from hotplate.platform.cluster.node_sizes import GPU_NAME, NodeSizes, selector_of
 from hotplate.platform.controller.planning.instance_types import retired
 
 
@@ -82,3 +82,11 @@ def test_they_follow_the_nodes() -> None:
     there.clear()
     with pytest.raises(KeyError):
         found["cpu.1"]
+
+
+def test_a_size_with_gpus_of_a_kind_runs_on_nodes_that_have_them() -> None:
+    nodes = [node(32, 128, 4, "NVIDIA-A100"), node(8, 32, 2, "NVIDIA-L4.v2"), node(8, 32, 1)]
+    for name, offered in sizes(*nodes).items():
+        kind = offered.gpu_type
+        assert selector_of(name) == ({GPU_NAME: kind} if kind else {}), name
+    assert selector_of("gpu.1") == selector_of("cpu.4") == selector_of("") == {}

@@ -21,7 +21,7 @@ LEAST = f"{URL}\n{RUNTIMES}\n"
 def read(folder: Path, table: str) -> ClusterTable:
     file = folder / "hotplate.toml"
     file.write_text(f"[cluster]\n{table}")
-    return load_cluster(file)
+    return load_cluster(file, {})
 
 
 def test_the_least_is_a_url_and_a_runtime(tmp_path: Path) -> None:
@@ -70,6 +70,13 @@ def test_of_what_nothing_is_said_there_may_be_any_amount(
     tmp_path: Path, said: str, bounds: Resources
 ) -> None:
     assert read(tmp_path, LEAST + said).bounds == bounds
+
+
+def test_a_variable_that_would_have_no_effect_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "hotplate.toml"
+    file.write_text(f"[cluster]\n{LEAST}")
+    with pytest.raises(BadSetting, match="HOTPLATE_CLUSTER__URL has no effect"):
+        load_cluster(file, {"HOTPLATE_CLUSTER__URL": "https://*.example.com"})
 
 
 @pytest.mark.parametrize(
@@ -170,6 +177,6 @@ def test_what_is_no_table_is_refused(tmp_path: Path) -> None:
     for content in ("cluster = 1", "[[cluster]]\na = 1"):
         file.write_text(content)
         with pytest.raises(BadSetting, match=r"'cluster' must be a table: \[cluster\]"):
-            load_cluster(file)
+            load_cluster(file, {})
     with pytest.raises(BadSetting, match="url: it is missing"):
-        load_cluster(tmp_path / "nowhere.toml")
+        load_cluster(tmp_path / "nowhere.toml", {})

@@ -23,7 +23,7 @@ from hotplate.machine.free_space import FreeSpace
 from hotplate.platform.backend import Backend
 from hotplate.platform.cluster.addresses import ServiceNames, cluster_addresses
 from hotplate.platform.cluster.kept import KeptByJobs, NotKept
-from hotplate.platform.cluster.node_sizes import NodeSizes
+from hotplate.platform.cluster.node_sizes import NodeSizes, selector_of
 from hotplate.platform.cluster.release_pods import ReleasePods
 from hotplate.platform.cluster.settings import ENDLESS, ClusterTable
 from hotplate.platform.cluster.tenants import KnownOrganizations
@@ -54,8 +54,11 @@ async def cluster_backend(
     secrets: SecretSource,
     api_access: ApiAccess,
     cluster_token: str,
+    *,
+    own_types: bool,
 ) -> Backend:
-    """Put it together. Raises `ClusterUnreachable`."""
+    """Put it together; `own_types`: the operator offers instance types, and not the nodes' sizes.
+    Raises `ClusterUnreachable`."""
     api = await ClusterApi.connect()
     ticket_key = key_of(cluster_token)
     builds = _builds(table, settings)
@@ -77,7 +80,7 @@ async def cluster_backend(
         environments,
         ticket_key,
         secrets=secrets,
-        node_selector=partial(_node_selector, table),
+        node_selector=partial(_node_selector, table, own_types),
         tolerations=table.tolerations,
         api_access=api_access,
         pull_policy=table.pull_policy,
@@ -142,6 +145,8 @@ def _builds(table: ClusterTable, settings: PlatformSettings) -> BuildSettings:
     return given
 
 
-def _node_selector(table: ClusterTable, workload: Workload) -> Mapping[str, str]:
+def _node_selector(table: ClusterTable, own_types: bool, workload: Workload) -> Mapping[str, str]:
     """Where its pods may be: as all may, and as its instance type says."""
-    return {**table.node_selector, **table.instance_selectors.get(workload.instance_type, {})}
+    named = workload.instance_type
+    of_type = table.instance_selectors.get(named, {}) if own_types else selector_of(named)
+    return {**table.node_selector, **of_type}

@@ -16,6 +16,7 @@ from hotplate.platform.instance_type import InstanceType
 
 GPU_NAME = "nvidia.com/gpu.product"
 """The label that NVIDIA's discovery gives to nodes."""
+_GPUS = "gpu."
 CPUS_FREE, MEMORY_FREE = 0.9, 0.75
 """What parts of a node one replica may have: an agent is on each, and pods of the cluster's own."""
 
@@ -46,6 +47,12 @@ class NodeSizes(Mapping[str, InstanceType]):
         for kind, most in sorted(gpus.items()):
             types |= sizes(Resources(gpus=most), kind)
         return types
+
+
+def selector_of(size: str) -> dict[str, str]:
+    """The labels of the nodes on which a size of theirs is: `gpu.NVIDIA-L4.2` needs NVIDIA-L4s."""
+    kind, _, _ = size.removeprefix(_GPUS).rpartition(".")
+    return {GPU_NAME: kind} if size.startswith(_GPUS) and kind else {}
 
 
 def _cpu_types(node: Resources) -> dict[str, InstanceType]:

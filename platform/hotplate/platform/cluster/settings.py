@@ -69,8 +69,14 @@ ENDLESS = Resources(1e9, 1 << 60, 1e9)
 """More than any cluster has."""
 
 
-def load_cluster(file: Path) -> ClusterTable:
-    """The table of a settings file. Raises BadSetting."""
+def load_cluster(file: Path, environ: Mapping[str, str]) -> ClusterTable:
+    """The table of a settings file; variables cannot say lists and tables. Raises BadSetting, also
+    for a variable that is to say one of its keys."""
+    for variable in environ:
+        if variable.startswith(f"HOTPLATE_{TABLE.upper()}__"):
+            raise BadSetting(
+                f"{variable} has no effect: write it into the table [{TABLE}] of {file}"
+            )
     values = dict(file_table(file, TABLE))
     names = [each.name for each in fields(ClusterTable)]
     for key in values:

@@ -62,7 +62,7 @@ def _agent(arguments: argparse.Namespace) -> str:
 
 def _cluster(engine: str, file: Path) -> ClusterTable | None:
     """Raises BadSetting."""
-    return load_cluster(file) if engine == KUBERNETES else None
+    return load_cluster(file, os.environ) if engine == KUBERNETES else None
 
 
 def _tokens(arguments: argparse.Namespace) -> Mapping[str, str]:
