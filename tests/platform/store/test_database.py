@@ -4,7 +4,9 @@ import itertools
 import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -13,9 +15,11 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import create_engine, text
+from sqlalchemy.orm import Session
 
 from hotplate.platform.errors import StoreFailed
 from hotplate.platform.store.database import Database
+from hotplate.platform.store.learnt import LearntRow, LearntValues
 from hotplate.platform.store.parts import Store
 from hotplate.platform.store.schema import MIGRATIONS, OWN_TABLES, head
 from hotplate.platform.store.tables import Table
@@ -155,3 +159,41 @@ async def test_a_database_that_takes_reads_only_is_named_and_used_again(
     await until(lambda: succeeds(store.check))
     assert store.identities.ensure_user("acme", "bob", "bob@example.com").name == "bob"
     store.close()
+
+
+@pytest.mark.skipif(bool(postgresql.missing()), reason=postgresql.missing())
+def test_of_two_changes_that_wait_for_each_other_both_are_made(
+    request: pytest.FixtureRequest,
+) -> None:
+    url = postgresql.database(request.getfixturevalue("postgresql_server"))
+    databases, tries = [Database(url), Database(url)], list[str]()
+    LearntValues(databases[0]).put("a", 0)
+    LearntValues(databases[0]).put("b", 0)
+    both_began = threading.Barrier(2)
+
+    def change(database: Database, first: str, second: str) -> None:
+        def work(session: Session) -> None:
+            tries.append(first)
+            _raise_value(session, first)
+            if tries.count(first) == 1:
+                both_began.wait(10)
+            _raise_value(session, second)
+
+        database.settle_races(work)
+
+    with ThreadPoolExecutor(2) as threads:
+        made = [threads.submit(change, databases[0], "a", "b")]
+        made.append(threads.submit(change, databases[1], "b", "a"))
+        for each in made:
+            each.result()
+    assert len(tries) == 3, "one of them was ended, and tried again"
+    assert [LearntValues(databases[0]).get(name) for name in "ab"] == [2, 2]
+    assert not any(database.failed for database in databases)
+    for database in databases:
+        database.close()
+
+
+def _raise_value(session: Session, name: str) -> None:
+    row = session.get_one(LearntRow, name, with_for_update=True)
+    row.value += 1
+    session.flush()

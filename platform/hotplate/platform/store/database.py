@@ -63,8 +63,15 @@ _CONNECTION_S = {"connect_timeout": 10, "keepalives_idle": 10, "keepalives_inter
 _FAILURES = (OperationalError, InternalError, InterfaceError, NoConnectionLeft)
 """The database's, and not ours: it is gone, full, locked, or takes reads only (InternalError)."""
 
+DEADLOCK = "40P01"
+"""PostgreSQL's word for two transactions that wait for each other, of which it has ended ours."""
+
 RACE_ATTEMPTS = 5
 """Another process can take a name or port between our look and our insert; then look again."""
+
+
+class Deadlocked(StoreFailed):
+    """Tried again at once, it is done."""
 
 
 class Database:
@@ -132,6 +139,11 @@ class Database:
                 session.flush()
                 commits = True
         except _FAILURES as error:
+            if getattr(getattr(error, "orig", None), "sqlstate", "") == DEADLOCK:
+                raise Deadlocked(
+                    "the database has ended one of two changes that waited for each other; "
+                    "nothing was changed, so try again"
+                ) from error
             self.failed = True
             lost = commits and isinstance(error, DBAPIError) and error.connection_invalidated
             raise StoreFailed(
@@ -165,12 +177,13 @@ class Database:
             )
 
     def settle_races(self, work: Callable[[Session], T]) -> T:
-        """Runs `work` in a transaction; again when a unique constraint says we lost a race."""
+        """Runs `work` in a transaction; again when a unique constraint says we lost a race, or
+        when it and another one waited for each other."""
         for _ in range(RACE_ATTEMPTS - 1):
             try:
                 with self.session() as session:
                     return work(session)
-            except IntegrityError:
+            except (IntegrityError, Deadlocked):
                 continue
         with self.session() as session:
             return work(session)
