@@ -8,7 +8,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from loadtests.benchmarks.kubernetes_trials import changes, cut, killed, rest, second_pod, starts
+from loadtests.benchmarks.kubernetes_trials import (
+    changes,
+    cut,
+    embedder,
+    killed,
+    rest,
+    second_pod,
+    starts,
+)
 from loadtests.benchmarks.kubernetes_trials.table import Row
 from loadtests.harness.parts import Measures, measured
 
@@ -19,6 +27,7 @@ _MEASURES: Measures[Row] = {
     "killed": killed.measure,
     "rest": rest.measure,
     "second_pod": second_pod.measure,
+    "embedder": embedder.measure,
 }
 PARTS = list(_MEASURES)
 

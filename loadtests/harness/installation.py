@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import aiohttp
 
@@ -117,7 +117,19 @@ async def installation(folder: Path) -> AsyncIterator[Installation]:
         yield here
 
 
-async def save_model(here: Installation, example: Path) -> None:
+class Laptop(Protocol):
+    """Where somebody uses the stock client."""
+
+    @property
+    def home(self) -> Path:
+        """The `BENTOML_HOME`."""
+
+    @property
+    def environ(self) -> dict[str, str]:
+        """For what is started there."""
+
+
+async def save_model(here: Laptop, example: Path) -> None:
     """Save the model of an example that has one."""
     await output_of(
         *(BIN / "python", example / "save_model.py"),

@@ -137,6 +137,15 @@ class ReleaseUser:
 
         await until(no_replica, ASLEEP_S, f"{name} does not fall asleep")
 
+    @asynccontextmanager
+    async def closed(self, node: str) -> AsyncIterator[None]:
+        """No new pod comes to the node while the block runs."""
+        await self.kubectl("cordon", node)
+        try:
+            yield
+        finally:
+            await self.kubectl("uncordon", node)
+
     async def delete(self, *names: str) -> None:
         """Deletes deployments, if they are there, and waits until none of their objects is left."""
         for name in names:

@@ -6,6 +6,7 @@ import base64
 import json
 import os
 import signal
+import tempfile
 import urllib.request
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -73,7 +74,7 @@ class Agents:
 
     def keep(self, files: dict[str, bytes | None]) -> Manifest:
         """A tree that the release's blob store has."""
-        place = self.folder / "kept"
+        place = Path(tempfile.mkdtemp(dir=self.folder))  # without what was kept before
         manifest = publish(place, files)
         store = fsspec.filesystem("s3", client_kwargs=_client())
         store.put(f"{place}/", f"{STORE_URL}/", recursive=True)

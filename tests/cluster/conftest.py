@@ -14,7 +14,7 @@ from tests.cluster.helm import Helm
 from tests.cluster.installation import Installation
 from tests.cluster.kubectl import Kubectl
 from tests.cluster.layout import REPOSITORY, Layout
-from tests.cluster.release import Release
+from tests.cluster.release import RELEASE_IS_OURS, Release
 
 
 @pytest.fixture(scope="session")
@@ -37,10 +37,14 @@ def cluster(kubeconfig: Path) -> Installation:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What needs the whole release comes last: nodes have one agent each, which others bring."""
+    """What needs the whole release is marked and comes last: nodes have one agent each, which
+    others bring."""
+    for item in items:
+        if "installed" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.released)
     items.sort(
         key=lambda item: (
-            "installed" in getattr(item, "fixturenames", ())
+            item.get_closest_marker("released") is not None
             or item.nodeid.startswith("tests/scenarios/")
         )
     )
@@ -67,8 +71,8 @@ def namespace(kubectl: Kubectl) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def is_ours(cluster: Installation) -> bool:
-    """Whether the tests have brought the release, and no one else uses it."""
-    return not Release.on(cluster).is_there()
+    """Whether the release is for tests alone."""
+    return RELEASE_IS_OURS in os.environ or not Release.on(cluster).is_there()
 
 
 @pytest.fixture(scope="session")
@@ -82,9 +86,10 @@ def nodes_without_agents(cluster: Installation) -> None:
 def installed(cluster: Installation, is_ours: bool) -> Iterator[Release]:
     """The release of this tree's chart, ready; one that was there before stays."""
     one = Release.on(cluster)
-    list(one.install())
+    if RELEASE_IS_OURS not in os.environ:
+        list(one.install())
     yield one
-    if is_ours:
+    if is_ours and RELEASE_IS_OURS not in os.environ:
         one.uninstall()
 
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,25 +26,6 @@ def pids(pod: dict[str, Any], word: str = "") -> list[int]:
     ]
     assert found, f"nothing with '{word}' runs in {pod['metadata']['name']}"
     return found
-
-
-@contextmanager
-def cut_from_each_other(one: dict[str, Any], other: dict[str, Any], word: str) -> Iterator[None]:
-    """Nothing that two pods send to each other arrives while the block runs; both reach all
-    others. `word` is in the command of what runs in them."""
-    _routes("add", one, other, word)
-    try:
-        yield
-    finally:
-        _routes("delete", one, other, word)
-
-
-def _routes(change: str, one: dict[str, Any], other: dict[str, Any], word: str) -> None:
-    """Changes in each pod's network the route that ends at the other pod's address."""
-    for inside, address in ((one, other["status"]["podIP"]), (other, one["status"]["podIP"])):
-        enter = ["nsenter", f"--target={pids(inside, word)[0]}", "--net"]
-        changing = ["ip", "route", change, "blackhole", f"{address}/32"]
-        subprocess.run([*enter, *changing], check=True)
 
 
 def _of(uid: str) -> Iterator[Path]:

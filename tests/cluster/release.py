@@ -31,6 +31,8 @@ PARTS = (
     (f"{RELEASE}-agents", "daemonset/hotplate-agent"),
 )
 """What runs of it, with its namespace; a gateway is ready after the control plane."""
+RELEASE_IS_OURS = "HOTPLATE_RELEASE_IS_OURS"
+"""Variable for tests whose suite has installed the release for them."""
 _READY_WITHIN = "--timeout=240s"
 _SECRETS: Mapping[str, Mapping[str, str]] = {
     "store": {**STORE_VARIABLES, **PACKAGES_VARIABLES},

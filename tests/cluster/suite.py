@@ -12,8 +12,10 @@ from tests.cluster.errors import CannotRunHere, TestClusterError
 from tests.cluster.installation import Installation
 from tests.cluster.layout import REPOSITORY
 from tests.cluster.machine import lacks
+from tests.cluster.release import RELEASE_IS_OURS, Release
 
 _NODES = 2
+_FOLDERS = ("tests/cluster", "tests/scenarios")
 _SIDE_BY_SIDE = ("-n3", "--dist=loadfile", "--no-loadscope-reorder")
 _IMAGES = ("HOTPLATE_IMAGE", "HOTPLATE_RUNTIME_IMAGE")
 
@@ -24,7 +26,7 @@ def run(cluster: Installation) -> int:
         if (reason := _cannot_use(cluster, given)) is not None:
             print(reason)
             return 0
-        return _pytest()
+        return _pytest(cluster) if _is_own(cluster, given) else _without_release()
     if (reason := lacks() or stand_ins.lacks()) is not None:
         print(reason)
         return 0
@@ -32,7 +34,7 @@ def run(cluster: Installation) -> int:
     try:
         for step in cluster.up(_NODES, 0):
             print(step, file=sys.stderr, flush=True)
-        return _pytest()
+        return _pytest(cluster)
     except TestClusterError as error:
         print(error)
         return 0 if isinstance(error, CannotRunHere) else 1
@@ -43,7 +45,7 @@ def run(cluster: Installation) -> int:
 
 def _cannot_use(cluster: Installation, kubeconfig: str) -> str | None:
     """Why the cluster of a kubeconfig cannot be tested on from here."""
-    if kubeconfig == str(cluster.layout.kubeconfig):
+    if _is_own(cluster, kubeconfig):
         return None
     for program in ("kubectl", "helm"):
         if shutil.which(cluster.layout.program(program)) is None:
@@ -57,14 +59,40 @@ def _cannot_use(cluster: Installation, kubeconfig: str) -> str | None:
     return None
 
 
-def _pytest() -> int:
-    """What shares the cluster with others first, side by side: most of it waits for pods."""
-    together = _run("together and not alone", "tests/cluster", *_SIDE_BY_SIDE)
-    rest = "cluster and (alone or not together) or essential"
-    alone = _run(rest, "tests/cluster", "tests/scenarios")
-    return together or alone
+def _is_own(cluster: Installation, kubeconfig: str) -> bool:
+    return kubeconfig == str(cluster.layout.kubeconfig)
 
 
-def _run(marks: str, *arguments: str) -> int:
+def _without_release() -> int:
+    """What brings agents of its own or none. First what shares the cluster with others, side by
+    side: most of it waits for pods."""
+    together = _run("together and not alone and not released", *_SIDE_BY_SIDE)
+    return _run("cluster and (alone or not together) and not released") or together
+
+
+def _pytest(cluster: Installation) -> int:
+    """And then what needs the whole release, which is installed once for all."""
+    tried = [_without_release()]
+    release = Release.on(cluster)
+    brings = not release.is_there()
+    list(release.install())
+    try:
+        own = {RELEASE_IS_OURS: "1"} if brings else {}
+        tried += [
+            _run("released and together and not alone or essential", *_SIDE_BY_SIDE, **own),
+            _run("released and (alone or not together)", **own),
+        ]
+    finally:
+        if brings:
+            release.uninstall()
+    return next(filter(None, tried), 0)
+
+
+def _run(marks: str, *flags: str, **variables: str) -> int:
     command = [sys.executable, "-m", "pytest", "-q", "-rfEs", "--engine=kubernetes", "-m", marks]
-    return subprocess.run([*command, *arguments], cwd=REPOSITORY, check=False).returncode
+    return subprocess.run(
+        [*command, *flags, *_FOLDERS],
+        cwd=REPOSITORY,
+        env={**os.environ, **variables},
+        check=False,
+    ).returncode

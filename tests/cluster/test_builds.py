@@ -39,7 +39,7 @@ from tests.cluster.stand_ins import PACKAGES_VARIABLES
 from tests.support.patience import until
 from tests.support.replica.bentos import write_wheel
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.cluster, pytest.mark.together, pytest.mark.timeout(180)]
 BUILDS = "hotplate-builds"
 OURS = "--selector=hotplate.dev/organization=acme"
 BUILT_WITHIN_S = 120.0

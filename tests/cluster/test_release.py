@@ -51,8 +51,12 @@ def test_the_last_line_logs_the_stock_client_in(installed: Release, tmp_path: Pa
 
 
 def test_installed_again_nothing_is_changed(installed: Release, kubectl: Kubectl) -> None:
-    def versions() -> str:
-        return kubectl("get", "deployments,daemonsets,pods", "-A", LABEL, "-oname")
+    def versions() -> list[str]:
+        said = [
+            kubectl("get", "deployments,daemonsets,pods", f"--namespace={namespace}", "-oname")
+            for namespace in (RELEASE, f"{RELEASE}-agents")
+        ]
+        return "".join(said).split()
 
     before = versions()
     assert list(installed.install()) == []

@@ -89,7 +89,6 @@ async def deploy_protected(laptop: Laptop, name: str, bento: str) -> None:
     await laptop.bentoml("deploy", "-f", str(file))
 
 
-@pytest.mark.essential
 async def test_one_calls_another_by_name_from_zero_and_its_key_opens_nothing_else(
     platform: AnyPlatform, laptop: Laptop
 ) -> None:

@@ -21,7 +21,6 @@ SLOTS = {"config_overrides": {"traffic": {"concurrency": 16}}}
 CHANGES = (20, 0, 50, 35, 100, 40)
 
 
-@pytest.mark.essential
 async def test_weights_change_under_load_and_a_version_is_promoted(
     platform: AnyPlatform, rough: RoughClient, bento: Bento
 ) -> None:

@@ -60,7 +60,7 @@ async def over(platform: AnyPlatform, name: str, revision: int) -> None:
     "strategy",
     [
         "Recreate",
-        pytest.param("RollingUpdate", marks=pytest.mark.essential),
+        "RollingUpdate",
         "RampedSlowRollout",
         "BestEffortControlledRollout",
     ],

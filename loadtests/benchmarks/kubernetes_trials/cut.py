@@ -11,13 +11,13 @@ from typing import Any
 
 import aiohttp
 
-from loadtests.benchmarks.kubernetes_trials.services import project
 from loadtests.benchmarks.kubernetes_trials.table import Row, bounded
 from loadtests.harness.bounds import at_most, exactly
 from loadtests.harness.child_process import BenchmarkFailed
 from loadtests.systems.release_user import ReleaseUser, host_of, release_user
+from loadtests.systems.small_services import project
 from tests.cluster.helm import RELEASE
-from tests.cluster.processes import cut_from_each_other
+from tests.cluster.pod_network import cut_from_each_other
 
 NAME = "bench-cut"
 SLOTS = 2

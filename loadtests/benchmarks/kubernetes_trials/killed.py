@@ -11,13 +11,13 @@ from pathlib import Path
 
 import aiohttp
 
-from loadtests.benchmarks.kubernetes_trials.services import project
 from loadtests.benchmarks.kubernetes_trials.table import Row, bounded
 from loadtests.harness.bounds import exactly
 from loadtests.harness.child_process import BenchmarkFailed
 from loadtests.harness.installation import until
 from loadtests.systems.object_watch import Change, watched
 from loadtests.systems.release_user import NAMESPACE, ReleaseUser, release_user
+from loadtests.systems.small_services import project
 from tests.cluster.helm import RELEASE
 
 NAME = "bench-killed"

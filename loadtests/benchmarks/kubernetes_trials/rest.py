@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from loadtests.benchmarks.kubernetes_trials.services import project
 from loadtests.benchmarks.kubernetes_trials.table import Row, bounded
 from loadtests.harness.bounds import exactly
 from loadtests.harness.child_process import BenchmarkFailed
 from loadtests.harness.installation import until
 from loadtests.systems.release_user import NAMESPACE, ReleaseUser, release_user
+from loadtests.systems.small_services import project
 from tests.cluster.helm import RELEASE
 from tests.cluster.layout import Layout
 from tests.cluster.processes import pids

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import uuid
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -96,7 +95,7 @@ async def _measured(user: ReleaseUser, source: Path, bento: str, model_bytes: in
     (there, *_) = [name for name in nodes if name != here]
     rows = []
     for name, node, closed in ((NAMES[1], here, there), (NAMES[2], there, here)):
-        async with _closed(user, closed):
+        async with user.closed(closed):
             before = await asyncio.to_thread(_moment, agents, node)
             body = {"name": name, "bento": bento, "services": one}
             await user.ask("/api/v2/deployments", "POST", body)
@@ -108,16 +107,6 @@ async def _measured(user: ReleaseUser, source: Path, bento: str, model_bytes: in
         started = ColdStart.of((await user.deployment(name, "/cold_starts"))[0])
         rows += _rows(name, before, after, started, model_bytes)
     return rows
-
-
-@asynccontextmanager
-async def _closed(user: ReleaseUser, node: str) -> AsyncIterator[None]:
-    """No new pod comes to the node while the block runs."""
-    await user.kubectl("cordon", node)
-    try:
-        yield
-    finally:
-        await user.kubectl("uncordon", node)
 
 
 async def _start(user: ReleaseUser, name: str) -> dict[str, Any]:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from loadtests.benchmarks.kubernetes_trials.services import project
 from loadtests.benchmarks.kubernetes_trials.table import Row, bounded
 from loadtests.harness.bounds import at_most
 from loadtests.harness.child_process import BenchmarkFailed
@@ -15,6 +14,7 @@ from loadtests.harness.installation import until
 from loadtests.harness.report import median
 from loadtests.systems.object_watch import ObjectWatch, watched
 from loadtests.systems.release_user import NAMESPACE, ReleaseUser, release_user
+from loadtests.systems.small_services import project
 from tests.support.end_to_end.cold_start import ColdStart
 from tests.support.services.bentos import SLEEPY
 
