@@ -53,8 +53,8 @@ async def measure(folder: Path, quick: bool) -> Sequence[Row]:
         bounded(f"{known}: MiB of the origin", exactly(0), origin // 2**20, 0),
         Row(f"{known}: MiB from its peer", ours=peers / 2**20, digits=0),
         *_phases(known, second),
-        Row("embedder by the client, nothing known anywhere: deploy to answer, s", ours=first_s),
-        *_phases("nothing known anywhere", first),
+        Row("embedder by the client, nothing on any node: deploy to answer, s", ours=first_s),
+        *_phases("nothing on any node", first),
     ]
 
 

@@ -33,7 +33,7 @@ class ApiSettings:
     """By which control planes and gateways know each other; empty = there are no others."""
     cluster: str = "default"
     """What the client calls cluster: the name of this installation in its answers."""
-    outcome_wait_s: float = 20.0
+    outcome_wait_s: float = 45.0
     """How long the first question after a roll-out began is held, so that nobody waits a poll."""
     held_up_s: float = 3.0
     """How long of that, while it waits for room or for its environment to be built: then the client
