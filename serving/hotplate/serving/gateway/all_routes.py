@@ -22,6 +22,7 @@ from hotplate.serving.gateway.internal_listener import InternalListener
 from hotplate.serving.gateway.limits import Limits
 from hotplate.serving.gateway.owner.ownership import Ownership
 from hotplate.serving.gateway.owner.peer_listener import PeerListener
+from hotplate.serving.gateway.protocol.route_counts import RouteCounts
 from hotplate.serving.gateway.protocol.routes import (
     INTERNAL,
     Change,
@@ -183,6 +184,11 @@ class Gateway:
                 for name, server in self._servers.items()
             },
         )
+
+    def take_counts(self, now: float) -> dict[str, RouteCounts]:
+        """What each route has counted since the last call, if it is anything."""
+        taken = ((name, server.take_counts(now)) for name, server in self._servers.items())
+        return {name: counts for name, counts in taken if counts is not None}
 
     async def close(self, grace_s: float) -> None:
         """Lets requests that run finish for `grace_s`, and accepts no more. Waiting requests, and
