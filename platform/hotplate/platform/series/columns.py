@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from hotplate.platform.series.levels import Grid
-from hotplate.platform.series.percentiles import percentiles
+from hotplate.platform.series.percentiles import SHARES, percentiles
 from hotplate.platform.series.points import TIMES, USES, Point, merged, together
 
 _Row: TypeAlias = dict[tuple[str, ...], Any]
@@ -73,7 +73,9 @@ def _steps(grid: Grid, track: SubjectPoints, now: float) -> list[Point | None]:
 def _row(found: Sequence[tuple[int, Point]], grid: Grid, now: float) -> _Row:
     """One step of all subjects of which anything is known then."""
     if not found:
-        return dict(_flat(_NOTHING))
+        return _UNKNOWN
+    if not any(each for _, each in found):
+        return _ASLEEP
     point = together([each for _, each in found])
     lasted_s = [_lasted_s(at, each, grid, now) for at, each in found]
 
@@ -81,7 +83,6 @@ def _row(found: Sequence[tuple[int, Point]], grid: Grid, now: float) -> _Row:
         parts = (p.get(name, 0) / s for (_, p), s in zip(found, lasted_s, strict=True))
         return round(sum(parts), 2)
 
-    asleep = not point
     known_s = point.get("gpu_known_s", 0)
     row: dict[str, Any] = {name: int(point.get(name, 0)) for name in _COUNTS + _MOST}
     row["replicas"] = {
@@ -94,7 +95,7 @@ def _row(found: Sequence[tuple[int, Point]], grid: Grid, now: float) -> _Row:
     row |= {name: percentiles(point, name) for name in TIMES}
     for kind in ("gpu_s", "replica_s"):
         row[kind] = {use: round(point.get(f"{kind}.{use}", 0), 3) for use in USES}
-    row |= {name: point.get(name, 0 if asleep else None) for name in _WHEN_KNOWN}
+    row |= {name: point.get(name) for name in _WHEN_KNOWN}
     share = point.get("gpu_share_s", 0) / known_s if known_s else None
     row["gpu_share"] = None if share is None else round(share, 4)
     return dict(_flat(row))
@@ -105,20 +106,6 @@ def _lasted_s(at: int, point: Point, grid: Grid, now: float) -> float:
     elapsed_s = min(float(grid.step_s), now - at)
     seen_s = point.get("seen_s", 0.0)
     return seen_s if seen_s and seen_s > elapsed_s - _LATE_S else max(elapsed_s, _LATE_S)
-
-
-_SHARES = dict.fromkeys(("p50", "p95", "p99"))
-_BY_USE = dict.fromkeys(USES)
-_NOTHING: Mapping[str, Any] = {
-    **dict.fromkeys(_COUNTS + _MOST),
-    "replicas": dict.fromkeys(("wanted", "ready", "starting", "draining")),
-    "cold_starts": None,
-    **dict.fromkeys(TIMES, _SHARES),
-    "gpu_s": _BY_USE,
-    "replica_s": _BY_USE,
-    **dict.fromkeys(_WHEN_KNOWN),
-    "gpu_share": None,
-}
 
 
 def _flat(row: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -139,3 +126,18 @@ def _turned(rows: Sequence[_Row]) -> dict[str, Any]:
         else:
             turned.setdefault(name[0], {})[name[1]] = column
     return turned
+
+
+_REPLICAS = ("wanted", "ready", "starting", "draining")
+_ALL_UNKNOWN: Mapping[str, Any] = {
+    **dict.fromkeys(_COUNTS + _MOST),
+    "replicas": dict.fromkeys(_REPLICAS),
+    "cold_starts": None,
+    **dict.fromkeys(TIMES, dict.fromkeys(SHARES)),
+    "gpu_s": dict.fromkeys(USES),
+    "replica_s": dict.fromkeys(USES),
+    **dict.fromkeys(_WHEN_KNOWN),
+    "gpu_share": None,
+}
+_UNKNOWN: _Row = dict(_flat(_ALL_UNKNOWN))
+_ASLEEP: _Row = {name: None if name[0] in (*TIMES, "gpu_share") else 0 for name in _UNKNOWN}

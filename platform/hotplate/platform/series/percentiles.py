@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hotplate.platform.series.points import Point, bucket
+from hotplate.platform.series.points import TIMES, Point, bucket
 from hotplate.serving.gateway.protocol.route_counts import BOUNDS_S
 
 SHARES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
+_NONE: dict[str, float | None] = dict.fromkeys(SHARES)
+_BUCKETS = {name: [bucket(name, each) for each in range(len(BOUNDS_S) + 1)] for name in TIMES}
 
 
 def percentiles(point: Point, name: str) -> dict[str, float | None]:
     """Those of one of `TIMES`, seconds; None where nothing was counted."""
-    counts = [point.get(bucket(name, number), 0) for number in range(len(BOUNDS_S) + 1)]
+    counts = [point.get(each, 0) for each in _BUCKETS[name]]
     total = sum(counts)
-    return {key: _at(counts, total * share) if total else None for key, share in SHARES.items()}
+    if not total:
+        return _NONE
+    return {key: _at(counts, total * share) for key, share in SHARES.items()}
 
 
 def _at(counts: Sequence[float], rank: float) -> float:

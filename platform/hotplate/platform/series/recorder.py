@@ -20,7 +20,7 @@ from hotplate.platform.errors import StoreFailed
 from hotplate.platform.series.levels import FINE
 from hotplate.platform.series.points import Point, together
 from hotplate.platform.series.track import Seen, Track
-from hotplate.platform.series.writing import SeriesWriter, Unwritten
+from hotplate.platform.series.writing import SeriesWriter, Unwritten, consumed, hour_of
 from hotplate.platform.store.costs import Consumed, Key
 from hotplate.platform.store.parts import Store
 from hotplate.serving.gateway.protocol.route_counts import RouteCounts
@@ -71,7 +71,8 @@ class SeriesRecorder:
         self._standbys = standbys
         self._writer = SeriesWriter(store)
         self._began_at = _wall()
-        self._opened_at = 0.0
+        self._opened_at: float | None = None
+        """When the step began that goes on, loop seconds; None = none has."""
         self._tracks: dict[int, Track] = {}
         self._subjects: dict[int, Subject] = {}
         self._by_route: dict[str, int] = {}
@@ -155,12 +156,18 @@ class SeriesRecorder:
         ]
         return [*points, (self._step_at(), together(open_ones))] if open_ones else points
 
-    def costs(self, organizations: Collection[int] | None) -> Iterator[tuple[Key, Consumed]]:
-        """What may not be in the store yet of what these took; None = all."""
+    def costs(self, organizations: Collection[int]) -> Iterator[tuple[Key, Consumed]]:
+        """What may not be in the store yet of what these took, up to now."""
         for unwritten in (self._writing, self._unwritten):
             for key, taken in unwritten.costs.items():
-                if organizations is None or key[0] in organizations:
+                if key[0] in organizations:
                     yield key, taken
+        now, at = asyncio.get_running_loop().time(), self._step_at()
+        for deployment_id in self._awake:
+            subject = self._subjects[deployment_id]
+            point = self._tracks[deployment_id].so_far(now)
+            if subject.organization_id in organizations and point is not None:
+                yield (subject.organization_id, subject.name, hour_of(at)), consumed(point)
 
     def rates(self, deployment_ids: Iterable[int]) -> dict[str, float]:
         """`requests_per_s` and `errors_per_s` of the last 10 s, of all of these together."""
@@ -223,7 +230,8 @@ class SeriesRecorder:
     def _close_steps(self, at: int) -> None:
         at -= at % FINE.step_s
         now = asyncio.get_running_loop().time()
-        lasted_s, self._opened_at = now - self._opened_at, now
+        lasted_s = 0.0 if self._opened_at is None else now - self._opened_at
+        self._opened_at = now
         for deployment_id in sorted(self._awake):
             track, subject = self._tracks[deployment_id], self._subjects[deployment_id]
             point = track.close(now)
@@ -253,7 +261,8 @@ class SeriesRecorder:
         except StoreFailed as error:
             log.warning("series wait until the database takes them: %s", error)
             self._points += count
-            self._unwritten = _joined(self._writing, self._unwritten)
+            self._writing.extend(self._unwritten)
+            self._unwritten = self._writing
         except Exception:  # it would fail each time, and nobody else is to be held up by it
             log.exception("a minute of series cannot be written and is lost")
         finally:
@@ -280,19 +289,6 @@ class SeriesRecorder:
     def _step_at(self) -> int:
         now = int(_wall())
         return now - now % FINE.step_s
-
-
-def _joined(first: Unwritten, then: Unwritten) -> Unwritten:
-    """What could not be written, and what has come since."""
-    for mine, others in (
-        (first.deployments, then.deployments),
-        (first.organizations, then.organizations),
-    ):
-        for subject, points in others.items():
-            mine.setdefault(subject, []).extend(points)
-    for key, taken in then.costs.items():
-        first.costs[key] = first.costs[key].plus(taken) if key in first.costs else taken
-    return first
 
 
 def _wall() -> float:

@@ -47,19 +47,35 @@ class Unwritten:
             steps[-1] = (at, together([steps[-1][1], p]))
         else:
             steps.append((at, p))
-        self.take(at, organization_id, name, taken(p))
+        self.take(at, organization_id, name, consumed(p))
 
     def take(self, at: int, organization_id: int, name: str, more: Consumed) -> None:
         """What it took from `at` on."""
-        key = (organization_id, name, at - at % HOUR_S)
+        key = (organization_id, name, hour_of(at))
         self.costs[key] = self.costs[key].plus(more) if key in self.costs else more
+
+    def extend(self, later: Unwritten) -> None:
+        """With what has come since."""
+        for mine, others in (
+            (self.deployments, later.deployments),
+            (self.organizations, later.organizations),
+        ):
+            for subject, points in others.items():
+                mine.setdefault(subject, []).extend(points)
+        for (organization_id, name, hour), more in later.costs.items():
+            self.take(hour, organization_id, name, more)
 
     def forget(self, deployment_id: int) -> None:
         """It is gone."""
         self.deployments.pop(deployment_id, None)
 
 
-def taken(point: Point) -> Consumed:
+def hour_of(at: int) -> int:
+    """The hour of what is taken from `at` on, by when it begins."""
+    return at - at % HOUR_S
+
+
+def consumed(point: Point) -> Consumed:
     """What a deployment took in a step."""
     return Consumed(
         requests=int(point.get("requests", 0)),
