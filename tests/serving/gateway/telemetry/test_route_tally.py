@@ -24,6 +24,7 @@ async def served(kitchen: Kitchen, **changes: object) -> None:
 async def counted(kitchen: Kitchen) -> RouteCounts:
     """What the route says, once nothing runs."""
     await until(lambda: kitchen.server.queue.idle)
+    kitchen.gateway.report()
     taken = kitchen.gateway.take_counts(asyncio.get_running_loop().time())
     return taken.get(kitchen.route.name, RouteCounts())
 
