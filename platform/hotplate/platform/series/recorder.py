@@ -13,9 +13,9 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from hotplate.deploy.engine import ReplicaUsage
+from hotplate.deploy.phases import unix_now
 from hotplate.platform.errors import StoreFailed
 from hotplate.platform.series.levels import FINE
 from hotplate.platform.series.points import Point, together
@@ -65,12 +65,14 @@ class SeriesRecorder:
         store: Store,
         usage: UsageSource = nothing_known,
         standbys: StandbySource = lambda: {},
+        wall: Callable[[], float] = unix_now,
     ) -> None:
         self._store = store
         self._usage = usage
         self._standbys = standbys
         self._writer = SeriesWriter(store)
-        self._began_at = _wall()
+        self._wall = wall
+        self._began_at = wall()
         self._opened_at: float | None = None
         """When the step began that goes on, loop seconds; None = none has."""
         self._tracks: dict[int, Track] = {}
@@ -197,9 +199,9 @@ class SeriesRecorder:
             while True:
                 if not self._awake and not self._unwritten:
                     await self._wait_for_any()
-                await asyncio.sleep(FINE.step_s - _wall() % FINE.step_s)
+                await asyncio.sleep(FINE.step_s - self._wall() % FINE.step_s)
                 await self.end_step()
-                if self._unwritten and int(_wall()) % WRITE_S < FINE.step_s:
+                if self._unwritten and int(self._wall()) % WRITE_S < FINE.step_s:
                     await self.flush()
         finally:
             self._close_steps(self._step_at())
@@ -225,7 +227,7 @@ class SeriesRecorder:
         for deployment_id in self._awake:
             self._tracks[deployment_id].use(usage)
         # A moment ago: the step that has ended is the one before this one.
-        self._close_steps(int(_wall() - FINE.step_s / 2))
+        self._close_steps(int(self._wall() - FINE.step_s / 2))
 
     def _close_steps(self, at: int) -> None:
         at -= at % FINE.step_s
@@ -257,7 +259,7 @@ class SeriesRecorder:
         self._writing, self._unwritten = self._unwritten, Unwritten()
         count, self._points = self._points, 0
         try:
-            await self._store.run(self._writer.write, self._writing, _wall())
+            await self._store.run(self._writer.write, self._writing, self._wall())
         except StoreFailed as error:
             log.warning("series wait until the database takes them: %s", error)
             self._points += count
@@ -278,7 +280,7 @@ class SeriesRecorder:
 
     def _woken(self, track: Track, now: float) -> Track:
         if not track.is_awake:
-            track.wake(now - _wall() % FINE.step_s)
+            track.wake(now - self._wall() % FINE.step_s)
         return track
 
     def _follow(self, deployment_id: int, track: Track) -> None:
@@ -287,9 +289,5 @@ class SeriesRecorder:
             self._stirred.set()
 
     def _step_at(self) -> int:
-        now = int(_wall())
+        now = int(self._wall())
         return now - now % FINE.step_s
-
-
-def _wall() -> float:
-    return datetime.now(UTC).timestamp()

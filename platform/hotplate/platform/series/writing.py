@@ -103,7 +103,7 @@ class SeriesWriter:
         points_of = unwritten.deployments, unwritten.organizations
         with self._store.database.together():
             for series, points in zip(self._both, points_of, strict=True):
-                _put(series, FINE, points)
+                put(series, FINE, points)
                 series.forget(FINE.step_s, int(now) - FINE.kept_s)
             self._store.costs.add(unwritten.costs.items())
             quarter = int(now) - int(now) % QUARTER_S
@@ -130,12 +130,12 @@ class SeriesWriter:
         fine: dict[int, Points] = defaultdict(dict)
         for block in series.between(FINE.step_s, since, until):
             fine[block.subject_id] |= decoded(block.at, block.points)
-        _put(series, MEDIUM, {i: coarser(p, MEDIUM.step_s).items() for i, p in fine.items()})
-        _put(series, COARSE, {i: coarser(p, COARSE.step_s).items() for i, p in fine.items()})
+        put(series, MEDIUM, {i: coarser(p, MEDIUM.step_s).items() for i, p in fine.items()})
+        put(series, COARSE, {i: coarser(p, COARSE.step_s).items() for i, p in fine.items()})
         return until
 
 
-def _put(series: Series, level: Level, points: Mapping[int, Iterable[tuple[int, Point]]]) -> None:
+def put(series: Series, level: Level, points: Mapping[int, Iterable[tuple[int, Point]]]) -> None:
     """Puts points beside those of the same blocks that are there."""
     new = {
         (subject, at): block
