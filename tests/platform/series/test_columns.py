@@ -60,6 +60,14 @@ def test_what_is_to_come_is_not_known() -> None:
     assert found["requests"] == [0, 0, 0, None, None, None]
 
 
+def test_a_step_that_was_seen_in_part_has_the_mean_of_that_part() -> None:
+    seen: Point = {"ready_s": 4.0, "wanted_s": 8.0, "seen_s": 4.0, "awake": 1}
+    assert answered({0: seen})["replicas"]["ready"][0] == 1.0
+    asked = grid(T, T + 60, 60, T + 60)
+    slept = columns(asked, [SubjectPoints({T: seen | {"awake": 0}}, 0.0)], T + 60.0)
+    assert slept["replicas"]["wanted"] == [0.13], "8 of 60 s"
+
+
 def test_several_are_added_up() -> None:
     asked = grid(T, T + 20, 10, T)
     tracks = [SubjectPoints({T: AWAKE}, 0.0), SubjectPoints({T: AWAKE, T + 10: AWAKE}, 0.0)]

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from hotplate.platform.series.levels import Grid
+from hotplate.platform.series.levels import FINE, Grid
 from hotplate.platform.series.percentiles import SHARES, percentiles
 from hotplate.platform.series.points import TIMES, USES, Point, merged, together
 
@@ -102,9 +102,12 @@ def _row(found: Sequence[tuple[int, Point]], grid: Grid, now: float) -> _Row:
 
 
 def _lasted_s(at: int, point: Point, grid: Grid, now: float) -> float:
-    """How long the step has lasted: the one that goes on, for as long as was looked at it."""
+    """How long the step has lasted: as long as was looked at it where it is one of the finest, or
+    goes on. A longer one may have been slept through in part."""
     elapsed_s = min(float(grid.step_s), now - at)
     seen_s = point.get("seen_s", 0.0)
+    if seen_s and grid.step_s == FINE.step_s:
+        return seen_s
     return seen_s if seen_s and seen_s > elapsed_s - _LATE_S else max(elapsed_s, _LATE_S)
 
 

@@ -280,7 +280,9 @@ class SeriesRecorder:
 
     def _woken(self, track: Track, now: float) -> Track:
         if not track.is_awake:
-            track.wake(now - self._wall() % FINE.step_s)
+            # It slept since the step began, if anybody looked then.
+            since_s = min(self._wall() % FINE.step_s, self._wall() - self._began_at)
+            track.wake(now - max(0.0, since_s))
         return track
 
     def _follow(self, deployment_id: int, track: Track) -> None:
