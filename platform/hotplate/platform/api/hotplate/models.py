@@ -8,6 +8,9 @@ from typing import Any
 
 from aiohttp import web
 
+from hotplate.cache.errors import UnknownUrl
+from hotplate.cache.origins.hub_url import HubUrl
+from hotplate.cache.origins.locations import hide
 from hotplate.cache.store.blobs import BlobStore
 from hotplate.platform.api.bentocloud.artifacts import named
 from hotplate.platform.store.artifacts import Artifacts
@@ -66,8 +69,20 @@ class ModelRoutes:
 
 
 def _held(node: str, held: Sequence[Mapping[str, Any]], model: Artifact) -> dict[str, Any]:
-    mine = [one for one in held if one["name"] == model.files and one["kind"] == "tree"]
+    name = _hub_name(model) if model.hugging_face else model.files
+    mine = [one for one in held if name and one["name"] == name]
     return {
         "name": node,
         **{tier: sum(int(one[tier]) for one in mine) for tier in ("memory_bytes", "disk_bytes")},
     }
+
+
+def _hub_name(model: Artifact) -> str:
+    """What agents call a model that stays at its hub; empty where it does not say which it is."""
+    about = model.manifest.get("metadata")
+    if not isinstance(about, Mapping) or not about.get("model_id"):
+        return ""
+    try:
+        return hide(str(HubUrl(str(about["model_id"]), str(about.get("revision") or "main"))))
+    except UnknownUrl:
+        return ""
