@@ -184,12 +184,12 @@ class RouteServer(Host):
         )
 
     def take_counts(self, now: float) -> RouteCounts | None:
-        """What it has counted since the last call; None = there is nothing new. Requests that it
-        only passes on to their owner are that one's to count."""
+        """What it has counted since the last call; None = there is nothing new. How long requests
+        took that it only passes on is their owner's to say."""
         busy_s = {r.id: s for r in self.queue.replicas if (s := r.take_busy_s(now))}
-        counts = self._tally.take(self.queue.completed)
-        if counts is None or self.route.relayed:
-            counts = RouteCounts()
+        counts = self._tally.take(self.queue.completed) or NOTHING
+        if self.route.relayed:
+            counts = replace(counts, waits=(), first_bytes=(), answers=())
         return replace(counts, busy_s=busy_s) if busy_s or counts != NOTHING else None
 
     # Requests
