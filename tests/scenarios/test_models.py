@@ -54,6 +54,22 @@ async def test_a_pushed_model_is_loaded(url: str) -> None:
     assert await call(f"{url}/sums") == SUMS
 
 
+async def test_where_its_chunks_are_is_told(
+    platform: AnyPlatform, rough: RoughClient, url: str
+) -> None:
+    async def on_a_node() -> bool:
+        found = await rough.call("GET", "/api/v1/hotplate/models/numbers/1")
+        return any(node["disk_bytes"] >= MODEL_BYTES for node in found["nodes"])
+
+    await until(on_a_node)
+    found = await rough.call("GET", "/api/v1/hotplate/models/numbers/1")
+    assert (found["tag"], found["used_by"]) == ("numbers:1", [NAME])
+    sizes = {file["path"]: file["size_bytes"] for file in found["files"]}
+    assert sizes["model.safetensors"] > MODEL_BYTES
+    assert found["size_bytes"] >= sum(sizes.values())
+    assert all(node["name"] and node["memory_bytes"] >= 0 for node in found["nodes"])
+
+
 @pytest.mark.essential
 async def test_every_cold_start_is_on_record(
     platform: AnyPlatform, rough: RoughClient, url: str

@@ -114,6 +114,18 @@ class Replica:
         return 0.0 if self.ready_at is None else self.ready_at - self.wanted_at
 
 
+class ReplicaUsage(NamedTuple):
+    """What a replica has used; None = that is not known."""
+
+    cpu_s: float | None = None
+    """CPU time since it, or the warm process that it was, began."""
+    memory_bytes: int | None = None
+    """Of its control group, without cached files that could be dropped."""
+    gpu_share: float | None = None
+    """How much of its GPUs' time they worked lately: 0 to 1."""
+    gpu_memory_bytes: int | None = None
+
+
 class Node(NamedTuple):
     """What a node has for replicas."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 
 from aiohttp import web
@@ -32,12 +32,15 @@ from hotplate.platform.api.bentocloud.repositories import RepositoryRoutes
 from hotplate.platform.api.bentocloud.rollout_watchers import RolloutWatchers
 from hotplate.platform.api.bentocloud.tokens import TokenRoutes
 from hotplate.platform.api.hotplate.audit import AuditRoutes
+from hotplate.platform.api.hotplate.costs import CostRoutes
 from hotplate.platform.api.hotplate.deployments import DeploymentStatusRoutes
 from hotplate.platform.api.hotplate.health import HealthRoutes
 from hotplate.platform.api.hotplate.keys import KeyRoutes
+from hotplate.platform.api.hotplate.models import Holdings, ModelRoutes, no_holdings
 from hotplate.platform.api.hotplate.organizations import OrganizationRoutes
 from hotplate.platform.api.hotplate.quotas import QuotaRoutes
 from hotplate.platform.api.hotplate.rollouts import RolloutRoutes
+from hotplate.platform.api.hotplate.series import SeriesRoutes
 from hotplate.platform.api.openapi import document
 from hotplate.platform.api.web.passing_on import believe_passed
 from hotplate.platform.api.web.requests import BODY_S
@@ -55,9 +58,14 @@ AUTH = web.AppKey("auth", Auth)
 
 
 def make_app(
-    store: Store, blobs: BlobStore, controller: ControllerApi, settings: ApiSettings
+    store: Store,
+    blobs: BlobStore,
+    controller: ControllerApi,
+    settings: ApiSettings,
+    holdings: Callable[[], Awaitable[Holdings]] = no_holdings,
 ) -> web.Application:
-    """Everything that the bentoml client calls, and our own routes beside it.
+    """Everything that the bentoml client calls, and our own routes beside it. `holdings` says what
+    nodes have of files.
 
     The caller keeps the store and the blobs, and closes them after the application is cleaned up.
     """
@@ -110,6 +118,9 @@ def make_app(
     app.add_routes(QuotaRoutes(store.quotas, controller).routes())
     app.add_routes(RolloutRoutes(store, source, controller, watchers).routes())
     app.add_routes(DeploymentStatusRoutes(store, controller, settings).routes())
+    app.add_routes(SeriesRoutes(store, controller.series).routes())
+    app.add_routes(CostRoutes(store, controller.series).routes())
+    app.add_routes(ModelRoutes(store.artifacts, blobs, holdings).routes())
     app.add_routes(DeploymentPages(store, auth, controller, settings).routes())
 
     async def uploads_under_way(_: web.Application) -> AsyncIterator[None]:

@@ -13,12 +13,14 @@ from typing import Any, Protocol
 from hotplate.deploy.engine import Engine
 from hotplate.machine.access.metrics_reader import MetricsReader
 from hotplate.platform.api.hotplate.environments import NodesEnvironments
+from hotplate.platform.api.hotplate.models import Holdings
 from hotplate.platform.controller.gateways.route_links import RouteLinks
 from hotplate.platform.controller.planning.addresses import Addresses
 from hotplate.platform.controller.planning.ceiling import Ceiling
 from hotplate.platform.controller.planning.inner_addresses import InnerAddresses
 from hotplate.platform.controller.planning.tenancy import Tenancy
 from hotplate.platform.instance_type import InstanceType
+from hotplate.platform.series.recorder import UsageSource
 from hotplate.platform.store.parts import Store
 from hotplate.platform.store.records import EventRecord
 from hotplate.platform.upkeep.collector import CollectedCode, CollectedEnvironments
@@ -76,6 +78,10 @@ class Backend:
     """What runs beside the controller until it is cancelled."""
     install_readers: Callable[[Sequence[MetricsReader]], None]
     """Tell agents who may read their metrics."""
+    usage: UsageSource
+    """What replicas have used, as far as it is known."""
+    holdings: Callable[[], Awaitable[Holdings]]
+    """What each node that answers has of the files of bentos and models."""
     checks: Callable[[RouteLinks, Store], Sequence[Check]]
     roles: Callable[[], Sequence[dict[str, Any]]]
     """The platform's processes, as JSON."""

@@ -57,6 +57,7 @@ from hotplate.platform.log_format import log_to_stderr
 from hotplate.platform.processes.data_dir import DataDir
 from hotplate.platform.processes.key_file import SECRET_KEYS, KeyFile
 from hotplate.platform.processes.ports import is_everywhere, is_free, reachable
+from hotplate.platform.series.metrics import GpuSecondsMetrics
 from hotplate.platform.settings import ImageCommands, PlatformSettings
 from hotplate.platform.spec.replica_keys import ReplicaKeys
 from hotplate.platform.spec.scopes import API, ENDPOINT, METRICS
@@ -182,8 +183,10 @@ async def serve(given: Equipment) -> None:
         Subscribers(
             notify=events.add, quotas_read=desk.allow, readers_read=backend.install_readers
         ),
+        backend.usage,
     )
-    app = make_app(store, blobs, controller, shown)
+    registry.register(GpuSecondsMetrics(controller.series.gpu_s))
+    app = make_app(store, blobs, controller, shown, backend.holdings)
     lines = TaskLinks(store.tasks, may_go_on=backend.may_go_on)
     tasks = TaskRoutes(store.tasks, blobs, lines, results_s=settings.task_results_s)
     sweeper = Sweeper(
@@ -249,6 +252,7 @@ async def serve(given: Equipment) -> None:
         await _until(
             stopped,
             controller.run(),
+            controller.series.run(),
             sweeper.run(),
             *(work() for work in backend.work),
             collect_for_ever(collector, settings.gc_period_s),

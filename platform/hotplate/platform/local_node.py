@@ -16,6 +16,7 @@ from hotplate.deploy.local.assembly import AssemblySettings, assemble
 from hotplate.deploy.sandbox.isolation import Isolation
 from hotplate.deploy.standbys import StandbySettings
 from hotplate.machine.free_space import FreeSpace
+from hotplate.platform.api.hotplate.models import Holdings
 from hotplate.platform.backend import Backend
 from hotplate.platform.controller.planning.addresses import Addresses
 from hotplate.platform.controller.planning.ceiling import Ceiling
@@ -92,6 +93,10 @@ async def local_node(
     folders = [data.root, data.visible_folder("engine"), data.folder("environments")]
     rooms = [FreeSpace(folder, settings.disk_reserve_bytes) for folder in folders]
 
+    async def holdings() -> Holdings:
+        held = await asked.held()
+        return {} if held is None else {local.machine.name: held}
+
     async def close() -> None:
         await engine.close()
         await bentos.close()
@@ -114,6 +119,8 @@ async def local_node(
         described=str(local.machine),
         work=[readers.run],
         install_readers=readers.install,
+        usage=engine.usage.read,
+        holdings=holdings,
         checks=lambda gateways, store: checks(
             gateways, store, rooms, asked.answers, asked.troubles
         ),

@@ -176,7 +176,9 @@ async def test_an_agent_that_does_not_answer_is_named_by_its_node(
         await until(lambda: len(pods.roles()) == 3)
         assert (await pods.lost_agents()).startswith("the agent of node2 does not answer: ")
         assert await pods.agent_troubles() == ""
+        assert await pods.holdings() == {}
         async with agent(tmp_path, port=port, token=TOKEN):
+            assert await pods.holdings() == {"node2": []}
             assert await pods.lost_agents() == ""
             assert await pods.agent_troubles() == ""
 

@@ -22,6 +22,7 @@ from hotplate.platform.controller.planning.workloads import WorkloadRules, least
 from hotplate.platform.controller.rollout import rollout_json
 from hotplate.platform.errors import Alone
 from hotplate.platform.instance_type import InstanceType
+from hotplate.platform.series.recorder import SeriesRecorder
 from hotplate.platform.store.parts import Store
 from hotplate.platform.store.records import DemandRecord, DesiredState, RolloutOutcome
 
@@ -38,6 +39,7 @@ class FakeController:
 
     def __init__(self, store: Store) -> None:
         self.rules = RULES
+        self.series = SeriesRecorder(store)
         self._store = store
         self._tasks: set[asyncio.Task[None]] = set()
         self.ready = asyncio.Event()

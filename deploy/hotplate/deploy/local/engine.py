@@ -38,6 +38,7 @@ from hotplate.deploy.local.replica import LocalReplica, complete
 from hotplate.deploy.local.runtime import Runtime
 from hotplate.deploy.local.settings import LocalSettings
 from hotplate.deploy.local.standby.pools import StandbyPools
+from hotplate.deploy.local.usage import UsageReader
 from hotplate.deploy.process import logfile
 from hotplate.deploy.process.detached import Process
 from hotplate.deploy.process.growing_file import followed
@@ -104,6 +105,8 @@ class LocalEngine(Engine):
         self._rng = rng or random.SystemRandom()
         self._desired: dict[WorkloadKey, _Desired] = {}
         self._replicas: dict[str, LocalReplica] = {}
+        self.usage = UsageReader(self._replicas, host.records)
+        """What they have used."""
         self._expected: set[WorkloadKey] | None = None
         """Those that may have replicas; None = not all have been named yet."""
         self._wake = asyncio.Event()

@@ -132,6 +132,7 @@ class Cgroups:
         else:
             if self._weighs:
                 self._parents += _sharing(root, name, self._parents[0], shared_cpus)
+            self._parents += _counting(root, name, self._parents)
 
     @property
     def enforced(self) -> bool:
@@ -260,6 +261,19 @@ def _sharing(root: Path, name: str, parent: Path, cpus: float) -> tuple[Path, ..
             folder.mkdir(exist_ok=True)
             _set_weight(folder, cpus)
             return (folder,)
+    return ()
+
+
+def _counting(root: Path, name: str, parents: Sequence[Path]) -> tuple[Path, ...]:
+    """The further folder where version 1 counts the CPU time of groups, if it is not among those
+    that there are; none where that is refused, and then nobody knows."""
+    with suppress(OSError):
+        own = own_groups(root)
+        if "cpuacct" in own and own["cpuacct"] != own.get("cpuset"):
+            folder = own["cpuacct"] / name
+            if not any(parent.samefile(folder) for parent in parents if folder.exists()):
+                folder.mkdir(exist_ok=True)
+                return (folder,)
     return ()
 
 

@@ -30,6 +30,7 @@ from hotplate.platform.cluster.tenants import KnownOrganizations
 from hotplate.platform.controller.planning.ceiling import Ceiling
 from hotplate.platform.controller.planning.tenancy import ISOLATED
 from hotplate.platform.processes.data_dir import DataDir
+from hotplate.platform.series.recorder import nothing_known
 from hotplate.platform.settings import PlatformSettings
 from hotplate.platform.store.parts import Store
 from hotplate.platform.upkeep.checks import checks
@@ -121,6 +122,8 @@ async def cluster_backend(
         described=f"the cluster's release '{table.release}'",
         work=[jobs.run, organizations.run],
         install_readers=release.install_readers,
+        usage=nothing_known,
+        holdings=release.holdings,
         checks=lambda gateways, store: checks(
             gateways, store, [room], release.lost_agents, release.agent_troubles, REMEDY
         ),

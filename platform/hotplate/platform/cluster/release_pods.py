@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import Any
@@ -95,6 +95,13 @@ class ReleasePods:
         told = zip(agents, said, strict=True)
         return " ".join(f"{node}: {each}" for (node, _), sentences in told for each in sentences)
 
+    async def holdings(self) -> Mapping[str, Sequence[Mapping[str, Any]]]:
+        """What the agents that answer have of files, by node."""
+        agents = list(self._agents())
+        said = await asyncio.gather(*(self._held(address) for _, address in agents))
+        told = zip(agents, said, strict=True)
+        return {node: held for (node, _), held in told if held is not None}
+
     def _pods(self) -> Iterator[Manifest]:
         """Those that have not ended for good: one that was evicted stays among the others."""
         for mirror in self._mirrors:
@@ -130,6 +137,13 @@ class ReleasePods:
                 return await self._client(address).troubles()
         except (CacheError, TimeoutError):
             return ()  # the other check says so
+
+    async def _held(self, address: Address) -> Sequence[Mapping[str, Any]] | None:
+        try:
+            async with asyncio.timeout(AGENT_S):
+                return await self._client(address).held()
+        except (CacheError, TimeoutError):
+            return None
 
     async def _tell(self, address: Address, readers: Sequence[MetricsReader]) -> None:
         with suppress(CacheError, TimeoutError):  # it is told again

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from hotplate.autoscaler.sharing.allocation import Quota
 from hotplate.autoscaler.sharing.amounts import Amounts
 from hotplate.machine.access.metrics_reader import MetricsReader
+from hotplate.platform.series.recorder import SeriesRecorder
 from hotplate.platform.store.records import DemandRecord, Organization
 
 
@@ -64,6 +65,8 @@ class ControllerApi(Protocol):
     Nothing here waits for a step unless it says so.
     """
 
+    series: SeriesRecorder
+    """Follows what deployments do."""
     ready: asyncio.Event
     """Set when deployments are looked after: they were all looked at, and a gateway
     serves them."""

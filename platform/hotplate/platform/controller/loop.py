@@ -56,8 +56,10 @@ from hotplate.platform.controller.rollout import rollout_json, rollout_of, weigh
 from hotplate.platform.controller.scaling.allocations import usage
 from hotplate.platform.controller.scaling.prometheus import Prometheus
 from hotplate.platform.controller.scaling.query_watch import QueryWatch
+from hotplate.platform.controller.series_view import SeriesView
 from hotplate.platform.controller.status_json import live_json
 from hotplate.platform.errors import Alone, StoreFailed
+from hotplate.platform.series.recorder import SeriesRecorder, UsageSource, nothing_known
 from hotplate.platform.store.parts import Store
 from hotplate.platform.store.records import DemandRecord
 
@@ -79,6 +81,7 @@ class Controller:
         metrics: ControllerMetrics,
         prometheus: Prometheus | None = None,
         subscribers: Subscribers = NO_SUBSCRIBERS,
+        usage: UsageSource = nothing_known,
     ) -> None:
         self._store = store
         self._engine = engine
@@ -104,8 +107,16 @@ class Controller:
         self.replica_with = self._callers.replica_with
         logs = ReplicaLogs(engine, self.states)
         self.logs, self.follow_log = logs.last_lines, logs.follow
+        self.series = SeriesRecorder(store, usage, lambda: self._view.standby_gpus())
         self.gateways = RouteLinks(
-            self._demand_changed, self._gateway_came, subscribers.notify, self._tokens.used
+            self._demand_changed,
+            self._gateway_came,
+            subscribers.notify,
+            self._tokens.used,
+            self.series.counted,
+        )
+        self._view = SeriesView(
+            self.series, self.states, engine, self.gateways.demand, rules.instance_types
         )
         self._queries = QueryWatch(prometheus or Prometheus(""), self._look_at)
         self._recorder = EventRecorder(store, self.states.scaling, metrics)
@@ -315,6 +326,9 @@ class Controller:
             # Also after a step that could write nothing.
             if state := self.states.get(deployment_id):
                 state.route(self._engine.replicas(), self._addresses)
+                self._view.look(state, state.mine(self._engine.replicas()))
+            else:
+                self.series.forget(deployment_id)
             await asyncio.sleep(0)  # a round may be of thousands, and others have their turns too
         if not self._unstated:  # however long it takes: what these have goes on
             there = {replica.key for replica in self._engine.replicas()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -194,6 +194,13 @@ class Artifacts(StorePart):
             session.delete(row)
             record_audit(session, f"{repository.kind}.delete", tag)
 
+    def users(self, artifact: Artifact) -> list[str]:
+        """The names of the deployments that keep a revision which needs this version."""
+        with self._database.session() as session:
+            row = session.get(ArtifactRow, artifact.id)
+            needs = [] if row is None else _needs(session, row)
+            return sorted({name.partition(VERSION)[0] for name, _ in needs})
+
     def named_files(self) -> frozenset[str]:
         """The manifests that versions, and code spaces with their revisions, name, of every
         organization: their files are kept."""
@@ -246,6 +253,11 @@ def artifact_record(
 
 def _is_needed(session: Session, row: ArtifactRow) -> tuple[str, int] | None:
     """A deployment and the number of a revision of it that needs this version."""
+    return next(_needs(session, row), None)
+
+
+def _needs(session: Session, row: ArtifactRow) -> Iterator[tuple[str, int]]:
+    """Each of these."""
     query = (
         select(DeploymentRow.name, RevisionRow.number, ArtifactRow.manifest)
         .join(RevisionRow, RevisionRow.deployment_id == DeploymentRow.id)
@@ -259,8 +271,7 @@ def _is_needed(session: Session, row: ArtifactRow) -> tuple[str, int] | None:
     tag = f"{row.repository.name}:{row.version}"
     for name, number, manifest in session.execute(query):
         if is_bento or tag in model_tags(manifest):
-            return name, number
-    return None
+            yield name, number
 
 
 def _of(organization_id: int, kind: Kind, name: str) -> list[ColumnElement[bool]]:

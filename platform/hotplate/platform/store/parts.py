@@ -19,6 +19,7 @@ from typing import ParamSpec, TypeVar
 from hotplate.platform.store.artifacts import Artifacts
 from hotplate.platform.store.audit import Audit
 from hotplate.platform.store.code_files import CodeFiles
+from hotplate.platform.store.costs import Costs
 from hotplate.platform.store.database import Database
 from hotplate.platform.store.deployment_ports import AllocatePort, lowest_free_port
 from hotplate.platform.store.deployments import Deployments
@@ -32,6 +33,7 @@ from hotplate.platform.store.organizations import Organizations
 from hotplate.platform.store.platform_events import PlatformEvents
 from hotplate.platform.store.quotas import Quotas
 from hotplate.platform.store.revisions import Revisions
+from hotplate.platform.store.series import DeploymentSeries, OrganizationSeries
 from hotplate.platform.store.sign_ins import SignIns
 from hotplate.platform.store.tables import utc_now
 from hotplate.platform.store.tasks import Tasks
@@ -70,6 +72,9 @@ class Store:
         self.code_files = CodeFiles(database)
         self.history = History(database)
         self.platform_events = PlatformEvents(database)
+        self.series = DeploymentSeries(database)
+        self.organization_series = OrganizationSeries(database)
+        self.costs = Costs(database)
         self.tasks = Tasks(database)
         self.learnt = LearntValues(database)
         self.leadership = Leadership(database)

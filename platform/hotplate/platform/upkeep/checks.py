@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
 from hotplate.cache.client import AgentClient
 from hotplate.cache.errors import CacheError
@@ -45,6 +46,14 @@ class OneAgent:
                 return " ".join(await self._agent.troubles())
         except (CacheError, TimeoutError):
             return ""  # the other check says so
+
+    async def held(self) -> Sequence[dict[str, Any]] | None:
+        """What it has of files; None = it does not answer."""
+        try:
+            async with asyncio.timeout(AGENT_LIMIT_S):
+                return await self._agent.held()
+        except (CacheError, TimeoutError):
+            return None
 
 
 def checks(

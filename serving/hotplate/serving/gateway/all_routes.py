@@ -22,6 +22,7 @@ from hotplate.serving.gateway.internal_listener import InternalListener
 from hotplate.serving.gateway.limits import Limits
 from hotplate.serving.gateway.owner.ownership import Ownership
 from hotplate.serving.gateway.owner.peer_listener import PeerListener
+from hotplate.serving.gateway.protocol.route_counts import RouteCounts
 from hotplate.serving.gateway.protocol.routes import (
     INTERNAL,
     Change,
@@ -74,6 +75,8 @@ class Gateway:
         self.version = 0
         """The version of the table in force; 0 = there is none yet."""
         self._on_change = on_change
+        self._touched: set[str] = set()
+        """Routes that may have counted something since it was told."""
         self.tasks: TaskScheduler | None = None
         """The tasks that the control plane keeps; None = all tasks are with their replicas."""
         self.tokens = AcceptedTokens()
@@ -183,6 +186,19 @@ class Gateway:
                 for name, server in self._servers.items()
             },
         )
+
+    def take_counts(self, now: float) -> dict[str, RouteCounts]:
+        """What each route has counted since the last call, if anything. To be called with each
+        `report`, after which a route says again that it has changed: the others are not asked."""
+        touched, self._touched = self._touched, set()
+        taken: dict[str, RouteCounts] = {}
+        for name in touched:
+            server = self._servers.get(name)
+            counts = None if server is None else server.take_counts(now)
+            if counts is not None:
+                taken[name] = counts
+                self._touched.add(name)  # it may be busy still
+        return taken
 
     async def close(self, grace_s: float) -> None:
         """Lets requests that run finish for `grace_s`, and accepts no more. Waiting requests, and
@@ -321,6 +337,7 @@ class Gateway:
             await listener.callers.listen()
 
     def _changed(self, name: str, change: Change) -> None:
+        self._touched.add(name)
         self._on_change(name, change)
 
     def _forget_ended(self) -> None:

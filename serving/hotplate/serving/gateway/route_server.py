@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from hotplate.serving.gateway.admission.accepted_tokens import AcceptedTokens
 from hotplate.serving.gateway.admission.gate import admit_again
@@ -28,6 +29,7 @@ from hotplate.serving.gateway.http1.multipart import watch_of
 from hotplate.serving.gateway.http1.request_head import RequestHead
 from hotplate.serving.gateway.limits import Limits
 from hotplate.serving.gateway.protocol.headers import version_line
+from hotplate.serving.gateway.protocol.route_counts import RouteCounts
 from hotplate.serving.gateway.protocol.routes import (
     ANSWER_KINDS,
     Change,
@@ -41,7 +43,9 @@ from hotplate.serving.gateway.proxy.route_context import RouteContext
 from hotplate.serving.gateway.queue.ticket import WAITING, Ticket
 from hotplate.serving.gateway.replicas.call import Waiter
 from hotplate.serving.gateway.telemetry.access_log import AccessLog
+from hotplate.serving.gateway.telemetry.route_tally import RouteTally
 
+NOTHING = RouteCounts()
 TaskExchanges = Callable[[Caller, RouteContext, RequestHead], Exchange | None]
 """Makes the exchange of a call of a kept task; None = the request is a call like any other. It is
 called only where the route has tasks, and for the page that documents them."""
@@ -65,6 +69,7 @@ class RouteServer(Host):
         )
         self.queue = dispatcher.queue
         self.counters = dispatcher.counters
+        self._tally = RouteTally(dispatcher.counters, dispatcher.queue.answers)
         self.context = RouteContext(dispatcher, access_log)
         self.bodies = self.context.bodies
         self.heads = HeadCache()
@@ -177,6 +182,15 @@ class RouteServer(Host):
             owned=not self.route.relayed,
             oldest_at=queue.granted.oldest_at,
         )
+
+    def take_counts(self, now: float) -> RouteCounts | None:
+        """What it has counted since the last call; None = there is nothing new. How long requests
+        took that it only passes on is their owner's to say."""
+        busy_s = {r.id: s for r in self.queue.replicas if (s := r.take_busy_s(now))}
+        counts = self._tally.take(self.queue.completed) or NOTHING
+        if self.route.relayed:
+            counts = replace(counts, waits=(), first_bytes=(), answers=())
+        return replace(counts, busy_s=busy_s) if busy_s or counts != NOTHING else None
 
     # Requests
 

@@ -101,7 +101,7 @@ def test_a_slot_that_no_ticket_gets_comes_back() -> None:
     running = Running()
     replica = running.slots.take()
     assert replica is not None
-    running.granted.release_unused(replica)
+    running.granted.release_unused(replica, 1.0)
     assert replica.taken == 0
     assert running.recorder.told == [("a", 0.0)]
 
@@ -150,3 +150,15 @@ def test_a_limit_knows_for_how_long_each_ticket_had_its_slot() -> None:
     assert limit is not None
     assert not limit.grow_if_stalled(2 * ENOUGH + 7.9), "that is not four times as long"
     assert limit.grow_if_stalled(2 * ENOUGH + 8.1)
+
+
+def test_a_replica_is_busy_from_its_first_taken_slot_to_its_last() -> None:
+    running = Running()
+    replica = running.replica
+    first, second = running.grant(10.0), running.grant(11.0)
+    running.granted.free(first, 13.0, typical=True)
+    assert replica.take_busy_s(14.0) == 4.0
+    assert replica.take_busy_s(15.0) == 1.0, "it goes on"
+    running.granted.free(second, 17.0, typical=True)
+    assert replica.take_busy_s(30.0) == 2.0
+    assert replica.take_busy_s(31.0) == 0.0

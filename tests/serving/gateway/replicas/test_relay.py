@@ -17,6 +17,7 @@ import pytest
 from hotplate.serving.gateway.all_routes import ALONE_LOOK_S, Gateway
 from hotplate.serving.gateway.fleet.members import file_name, rendezvous_owner
 from hotplate.serving.gateway.fleet.membership import Fleet
+from hotplate.serving.gateway.protocol.route_counts import RouteCounts
 from hotplate.serving.gateway.protocol.routes import ReplicaRoute, Route, RouteTable
 from tests.support.gateway.backends import SWITCH, Backend
 from tests.support.gateway.callers import Caller
@@ -180,6 +181,31 @@ async def test_what_runs_keeps_its_slot_and_what_waits_goes_over_to_a_new_owner(
     assert (await waiting.answer()).body == b"ok /x"
     assert pair.backend.peak == 1
     await until(lambda: not any(replica.taken_elsewhere for replica in owners.replicas))
+
+
+def counted(gateway: Gateway, name: str) -> RouteCounts:
+    gateway.report()
+    taken = gateway.take_counts(asyncio.get_running_loop().time())
+    return taken.get(name, RouteCounts())
+
+
+async def test_each_request_is_counted_by_one_gateway(pair: Pair) -> None:
+    replicas = (ReplicaRoute("r1", pair.backend.address, 1, version="main@1"),)
+    await pair.serve(0, replicas=replicas)
+    running = await pair.caller(0)
+    running.send("/slow")
+    await until(lambda: pair.backend.running == 1)
+    await pair.join(replicas=replicas)
+    await pair.owned_by_second()
+    pair.backend.gate.set()
+    assert (await running.answer()).status == 200  # by the first one, which owns nothing now
+    asking = await pair.caller(0)
+    assert (await asking.ask("/x")).status == 200  # passed on to the second one
+    await until(lambda: all(pair.queue(gateway).idle for gateway in pair.gateways))
+    first, second = (counted(gateway, pair.name) for gateway in pair.gateways)
+    assert (first.answered, second.answered) == (1, 1)
+    assert first.answers == ()
+    assert sum(count for _, count in second.answers) == 1
 
 
 async def test_an_owner_that_ends_hands_on_what_the_others_have_passed_to_it(pair: Pair) -> None:

@@ -156,6 +156,9 @@ class DeploymentStatusRoutes:
             "labels": list(deployment.labels),
             "created_at": deployment.created_at.isoformat(),
             "live": self._controller.live(deployment.id),
+            "rates": self._controller.series.rates(
+                [deployment.id, *(version.id for version in deployment.versions)]
+            ),
         }
 
 

@@ -56,7 +56,7 @@ def _described(method: str, path: str, operation: Operation) -> dict[str, Any]:
         "summary": operation.about,
         "parameters": parameters,
         "responses": {
-            "200": {"description": "done", "content": _json(operation.answer)},
+            "200": {"description": "done", "content": _answers(operation)},
             "default": {
                 "description": "refused, in a sentence",
                 "content": _json({"$ref": "#/components/schemas/Error"}),
@@ -72,6 +72,11 @@ def _described(method: str, path: str, operation: Operation) -> dict[str, Any]:
 
 def _parameter(place: str, name: str, schema: Schema) -> dict[str, Any]:
     return {"in": place, "name": name, "required": place == "path", "schema": schema}
+
+
+def _answers(operation: Operation) -> dict[str, Any]:
+    file = {operation.file: {"schema": TEXT}} if operation.file else {}
+    return _json(operation.answer) | file
 
 
 def _json(schema: Schema) -> dict[str, Any]:

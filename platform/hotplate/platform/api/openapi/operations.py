@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from hotplate.autoscaler.sharing.amounts import Amounts
 from hotplate.deploy.standbys import StandbySettings, StandbyView
+from hotplate.platform.api.openapi.figures import COST_QUERY, COSTS, MODEL, SERIES, STEPS
 from hotplate.platform.api.openapi.schemas import (
     ANYTHING,
     FLAG,
@@ -45,6 +46,8 @@ class Operation:
     answer: Schema
     query: Mapping[str, Schema] = field(default_factory=dict)
     body: Schema | None = None
+    file: str = ""
+    """The media type in which the same may be asked for; empty = in none."""
 
 
 ROOT = "/api/v1/hotplate"
@@ -65,6 +68,7 @@ SUMMARY = members(
     labels=many(members(key=TEXT, value=TEXT)),
     created_at=MOMENT,
     live=LIVE,
+    rates=members(requests_per_s=NUMBER, errors_per_s=NUMBER),
 )
 DEPLOYMENT = members(
     **SUMMARY["properties"],
@@ -185,6 +189,23 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
         "The last lines of its replicas, by id.",
         mapping(many(TEXT)),
         query={"replica": TEXT, "lines": WHOLE | {"minimum": 0, "maximum": 1000}},
+    ),
+    ("GET", f"{_ONE}/series"): Operation(
+        "What it did, step by step; times in Unix seconds.",
+        SERIES,
+        query={**STEPS, "version": TEXT},
+    ),
+    ("GET", f"{ROOT}/series"): Operation(
+        "The same of all that the caller may see together.", SERIES, query=STEPS
+    ),
+    ("GET", f"{ROOT}/costs"): Operation(
+        "What was taken, and what that cost, in whole hours; as `csv` a file with the same.",
+        COSTS,
+        query=COST_QUERY,
+        file="text/csv",
+    ),
+    ("GET", f"{ROOT}/models/{{name}}/{{version}}"): Operation(
+        "A model: its files, who uses it, and what each node has of it.", MODEL
     ),
     ("GET", f"{_ONE}/rollout"): Operation("How its last roll-out stands.", ROLLOUT),
     ("POST", f"{_ONE}/rollout"): Operation(

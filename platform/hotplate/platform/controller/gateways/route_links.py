@@ -18,6 +18,7 @@ from aiohttp import WSCloseCode, WSMsgType, web
 
 from hotplate.machine.access.metrics_reader import MetricsReader
 from hotplate.serving.gateway.protocol.headers import FLEET_FIELD, GATEWAY_FIELD
+from hotplate.serving.gateway.protocol.route_counts import RouteCounts
 from hotplate.serving.gateway.protocol.routes import (
     AcceptedToken,
     DemandReport,
@@ -62,15 +63,17 @@ class RouteLinks:
         came: Callable[[], None],
         notify: Callable[[str, str], None],
         used: Callable[[Sequence[str]], None] = lambda digests: None,
+        counted: Callable[[Mapping[str, RouteCounts]], None] = lambda counts: None,
         heartbeat_s: float = HEARTBEAT_S,
     ) -> None:
         """`changed` gets the routes whose demand has changed. `came` is called when a gateway is
         there and none was: it is there when its first report is. `notify` gets what an operator
         should know: a kind of event and a sentence. `used` gets digests of tokens that callers of
-        deployments have used.
+        deployments have used, and `counted` what was counted of routes, before `changed` is called.
         """
         self._notify = notify
         self._used = used
+        self._counted = counted
         self._changed = changed
         self._came = came
         self._heartbeat_s = heartbeat_s
@@ -225,6 +228,8 @@ class RouteLinks:
             self._renew(table, _by_name(table.routes))
         if report.used:
             self._used(report.used)
+        if report.counted:
+            self._counted(report.counted)
         if first:
             self._came()
         elif before is None:

@@ -33,7 +33,7 @@ def last_answer(context: RouteContext, peer: bytes, error: GatewayError) -> byte
     """The bytes of the last response on a connection of which nothing, or nothing more, is
     understood."""
     body = error_body(error)
-    context.counters.refused(error.code)
+    context.refused(error)
     context.counters.answered(error.status)
     if context.access_log is not None:
         name = context.dispatcher.route.name

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from hotplate.machine.access.metrics_reader import MetricsReader
 from hotplate.serving.gateway.protocol.cors_rules import Cors
+from hotplate.serving.gateway.protocol.route_counts import RouteCounts
 from hotplate.serving.gateway.protocol.version_shares import VersionShare
 
 
@@ -279,6 +280,8 @@ class DemandReport:
     routes: Mapping[str, RouteDemand]
     used: tuple[str, ...] = ()
     """Digests of tokens that were used and of which that was not said lately."""
+    counted: Mapping[str, RouteCounts] = field(default_factory=dict)
+    """What was counted since the last report, of the routes that have anything new."""
 
     def to_json(self, now: float) -> dict[str, Any]:
         """What is sent at `now` (loop seconds)."""
@@ -292,6 +295,7 @@ class DemandReport:
             "version": self.version,
             "routes": routes,
             "used": self.used,
+            "counted": {name: counts.to_json() for name, counts in self.counted.items()},
         }
 
     @staticmethod
@@ -301,9 +305,10 @@ class DemandReport:
         for name, demand in data["routes"].items():
             oldest_s = demand.get("oldest_s")
             oldest_at = None if oldest_s is None else now - oldest_s
-            counted = {key: value for key, value in demand.items() if key != "oldest_s"}
-            routes[name] = RouteDemand(**counted, oldest_at=oldest_at)
-        return DemandReport(data["version"], routes, tuple(data.get("used", ())))
+            others = {key: value for key, value in demand.items() if key != "oldest_s"}
+            routes[name] = RouteDemand(**others, oldest_at=oldest_at)
+        counted = {n: RouteCounts.from_json(c) for n, c in data.get("counted", {}).items()}
+        return DemandReport(data["version"], routes, tuple(data.get("used", ())), counted)
 
 
 def _fields(record: Any) -> dict[str, Any]:

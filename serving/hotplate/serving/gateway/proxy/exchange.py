@@ -295,7 +295,7 @@ class Exchange(Forwarding):
         caller.finished(now)
 
     def _answer_with(self, caller: Caller, error: GatewayError) -> None:
-        self.context.counters.refused(error.code)
+        self.context.refused(error)
         if self.answered:
             self.note_end(self.context.loop.time())
             caller.abort()

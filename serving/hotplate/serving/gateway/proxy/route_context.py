@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import secrets
 
+from hotplate.serving.gateway.errors import GatewayError
 from hotplate.serving.gateway.proxy.body_gate import BodyGate
-from hotplate.serving.gateway.proxy.dispatcher import Dispatcher
+from hotplate.serving.gateway.proxy.dispatcher import COUNTS, Dispatcher
 from hotplate.serving.gateway.proxy.hangups import Hangups
 from hotplate.serving.gateway.telemetry.access_log import AccessLog
 
@@ -29,6 +30,11 @@ class RouteContext:
         """An id for a request that came without one."""
         self._ids += 1
         return b"%b-%x" % (self._id_prefix, self._ids)
+
+    def refused(self, error: GatewayError) -> None:
+        """A request was answered with an error of the gateway's own."""
+        self.counters.refused(error.code)
+        self.dispatcher.changed(COUNTS)
 
     def stop(self) -> None:
         """Stops all checks of callers."""

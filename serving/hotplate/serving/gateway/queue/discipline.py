@@ -273,7 +273,7 @@ class SlotQueue(Generic[WaiterT]):
             waiting.size_bytes -= ticket.size_bytes
             close = ticket.ends_at - now < service.fair_s + TRANSIT_MOST_S
             if close and is_hopeless(ticket, service, now, contended=fair_queue.count > 0):
-                self.granted.release_unused(replica)
+                self.granted.release_unused(replica, now)
                 ticket.state = ENDED
                 ended.append((ticket, End.NO_CAPACITY))
             else:

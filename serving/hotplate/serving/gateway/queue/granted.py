@@ -58,6 +58,7 @@ class Granted(Generic[WaiterT]):
         self.count += 1
         self.in_flight += 1
         self._by_grant[ticket] = None
+        replica.note_taken(now)
         self._fair_queue.charge(ticket)
         adaptive = replica.adaptive
         if adaptive is not None:
@@ -81,6 +82,7 @@ class Granted(Generic[WaiterT]):
         self.count -= 1
         self.in_flight -= 1
         del self._by_grant[ticket]
+        replica.note_free(now)
         slot_s = now - ticket.granted_at
         if self.slot_recorder is not None:
             self.slot_recorder.release(replica, slot_s if typical else 0.0)
@@ -91,9 +93,10 @@ class Granted(Generic[WaiterT]):
             self._add_sample(ticket, ticket.adaptive, now, typical=typical)
             self._slots.resize(replica)
 
-    def release_unused(self, replica: Replica) -> None:
+    def release_unused(self, replica: Replica, now: float) -> None:
         """The slot was taken, or has come back, and no ticket gets it."""
         self._slots.release(replica)
+        replica.note_free(now)
         if self.slot_recorder is not None:
             self.slot_recorder.release(replica, 0.0)
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator
-from typing import Protocol
+from typing import Final, Protocol
 
 from hotplate.serving.gateway.protocol.routes import ReplicaRoute
 from hotplate.serving.gateway.queue.adaptive_limit import AdaptiveLimit
 from hotplate.serving.gateway.telemetry.version_answers import Counts, VersionAnswers
+
+IDLE: Final = -1.0
 
 
 class Replica:
@@ -22,6 +24,8 @@ class Replica:
     __slots__ = (
         "adaptive",
         "answers",
+        "busy_s",
+        "busy_since",
         "concurrency",
         "draining",
         "ejection_reason",
@@ -52,11 +56,34 @@ class Replica:
         """Why it gets no requests for now; empty = it is not ejected."""
         self.group = -1
         """The number of its free slots; -1 = it may get no requests."""
+        self.busy_since = IDLE
+        """Since when a slot of it at least is taken; `IDLE` = none is."""
+        self.busy_s = 0.0
+        """How long that was so before, as far as `take_busy_s` has not told it."""
 
     @property
     def free(self) -> int:
         """Free slots; negative after its concurrency was lowered."""
         return self.concurrency - self.taken - self.taken_elsewhere
+
+    def note_taken(self, now: float) -> None:
+        """A ticket has one of its slots."""
+        if self.busy_since == IDLE:
+            self.busy_since = now
+
+    def note_free(self, now: float) -> None:
+        """A slot may have come back."""
+        if not self.taken and self.busy_since != IDLE:
+            self.busy_s += now - self.busy_since
+            self.busy_since = IDLE
+
+    def take_busy_s(self, now: float) -> float:
+        """How long it was busy since the last call."""
+        busy_s, self.busy_s = self.busy_s, 0.0
+        if self.busy_since != IDLE:
+            busy_s += now - self.busy_since
+            self.busy_since = now
+        return busy_s
 
     @property
     def stalled(self) -> bool:

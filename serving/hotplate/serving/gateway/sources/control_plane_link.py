@@ -192,9 +192,14 @@ class ControlPlaneLink:
     async def _write(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         while True:
             await self._reports.due()
-            report = replace(self._gateway.report(), used=self._gateway.tokens.take_used())
+            now = asyncio.get_running_loop().time()
+            report = replace(
+                self._gateway.report(),
+                used=self._gateway.tokens.take_used(),
+                counted=self._gateway.take_counts(now),
+            )
             if self._reports.take_if_changed(report):
-                await socket.send_json(report.to_json(asyncio.get_running_loop().time()))
+                await socket.send_json(report.to_json(now))
 
 
 def _leader_in(error: Exception) -> str:

@@ -46,8 +46,9 @@ class ReportSchedule:
             self._batch = None
 
     def take_if_changed(self, report: DemandReport) -> bool:
-        """Whether the report differs from the last one; if so, it counts as sent."""
-        if report == self._sent:
+        """Whether the report differs from the last one, or has counted anything since; if so, it
+        counts as sent."""
+        if report == self._sent and not report.counted:
             return False
         self._sent = report
         return True

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Sequence
 
-Bounds = tuple[float, ...]
-
-BOUNDS_S: Final[Bounds] = (0.001, 0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
-"""From an immediate response to a long cold start."""
+from hotplate.serving.gateway.protocol.route_counts import BOUNDS_S, Buckets
 
 
 class Histogram:
@@ -26,6 +23,18 @@ class Histogram:
         """The same as `add`, if the index in `BOUNDS_S` is known."""
         self._counts[bucket] += 1
         self.sum_s += seconds
+
+    def since(self, told: Sequence[int]) -> Buckets:
+        """What was counted after `told`, which an earlier `counts` was."""
+        return tuple(
+            (bucket, count - before)
+            for bucket, (count, before) in enumerate(zip(self._counts, told, strict=True))
+            if count != before
+        )
+
+    def counts(self) -> list[int]:
+        """One number per bucket, as of now."""
+        return list(self._counts)
 
     def buckets(self) -> list[tuple[str, float]]:
         """`(upper bound, how many were at most that)`, as in Prometheus; "+Inf" is the last."""

@@ -44,6 +44,13 @@ class VersionAnswers:
         for version in [v for v in self._counts if v not in named][:-KEPT]:
             del self._counts[version]
 
+    def totals(self) -> dict[str, tuple[int, int]]:
+        """Per version, how many answers were whole, and how many of those were 5xx."""
+        return {
+            version: (sum(counts[:BROKEN]), counts[BROKEN - 1])
+            for version, counts in self._counts.items()
+        }
+
     def by_kind(self, kinds: Sequence[str]) -> Mapping[str, Mapping[str, int]]:
         """Per version and kind, by the kinds' names; what is 0 is left out."""
         return {
