@@ -32,6 +32,7 @@ from hotplate.platform.api.bentocloud.repositories import RepositoryRoutes
 from hotplate.platform.api.bentocloud.rollout_watchers import RolloutWatchers
 from hotplate.platform.api.bentocloud.tokens import TokenRoutes
 from hotplate.platform.api.hotplate.audit import AuditRoutes
+from hotplate.platform.api.hotplate.calls import CallRoutes
 from hotplate.platform.api.hotplate.deployments import DeploymentStatusRoutes
 from hotplate.platform.api.hotplate.health import HealthRoutes
 from hotplate.platform.api.hotplate.keys import KeyRoutes
@@ -110,6 +111,8 @@ def make_app(
     app.add_routes(QuotaRoutes(store.quotas, controller).routes())
     app.add_routes(RolloutRoutes(store, source, controller, watchers).routes())
     app.add_routes(DeploymentStatusRoutes(store, controller, settings).routes())
+    calls = CallRoutes(store.deployments, controller)
+    app.add_routes(calls.routes())
     app.add_routes(DeploymentPages(store, auth, controller, settings).routes())
 
     async def uploads_under_way(_: web.Application) -> AsyncIterator[None]:
@@ -118,6 +121,7 @@ def make_app(
         sweep.cancel()
         await asyncio.wait({sweep})
         await unpacking.close()
+        await calls.close()
 
     app.cleanup_ctx.append(uploads_under_way)
     return app

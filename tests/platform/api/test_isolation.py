@@ -39,6 +39,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "POST /api/v2/deployments": {"name": "mine", "bento": "{tag}bento:v1", "dev": False},
     "PUT /api/v2/deployments/{name}": {"bento": "echo:v1"},
     "PATCH /api/v1/org_secrets/{name}": {"name": "{tag}secret", "content": SECRET},
+    "call": {"method": "GET", "path": "/"},
     "rollout": {"action": "restart"},
     "bentos": VERSION | {"manifest": MANIFEST},
     "models": VERSION | {"manifest": MODEL_MANIFEST},

@@ -16,6 +16,7 @@ from hotplate.deploy.quantities import GIB, resources_of
 from hotplate.deploy.workload import Resources
 from hotplate.platform.controller.deployment_state import DeploymentState
 from hotplate.platform.controller.interface import UNSEEN, CallingReplica, Rollout
+from hotplate.platform.controller.planning.addresses import CallTarget
 from hotplate.platform.controller.planning.ceiling import Ceiling
 from hotplate.platform.controller.planning.tenancy import Tenancy
 from hotplate.platform.controller.planning.workloads import WorkloadRules, least_amounts, notes
@@ -23,7 +24,7 @@ from hotplate.platform.controller.rollout import rollout_json
 from hotplate.platform.errors import Alone
 from hotplate.platform.instance_type import InstanceType
 from hotplate.platform.store.parts import Store
-from hotplate.platform.store.records import DemandRecord, DesiredState, RolloutOutcome
+from hotplate.platform.store.records import DemandRecord, Deployment, DesiredState, RolloutOutcome
 
 RULES = WorkloadRules(
     resources=resources_of,
@@ -64,6 +65,11 @@ class FakeController:
         self.calling: dict[str, CallingReplica] = {}
         """Replicas that call others, by their keys."""
         self.unwritten: list[DemandRecord] = []
+        self.target = CallTarget("http://127.0.0.1:9")
+        """Where every deployment is called."""
+
+    def call_target(self, deployment: Deployment) -> CallTarget:
+        return self.target
 
     async def admit(self, organization: str) -> None:
         served = await self._store.run(self._store.deployments.served_organizations)

@@ -10,7 +10,8 @@ from typing import Any, Protocol
 from hotplate.autoscaler.sharing.allocation import Quota
 from hotplate.autoscaler.sharing.amounts import Amounts
 from hotplate.machine.access.metrics_reader import MetricsReader
-from hotplate.platform.store.records import DemandRecord, Organization
+from hotplate.platform.controller.planning.addresses import CallTarget
+from hotplate.platform.store.records import DemandRecord, Deployment, Organization
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,9 @@ class ControllerApi(Protocol):
     ) -> AsyncGenerator[str, None]:
         """The last lines of one of its replicas, None = all, and what comes, as an engine's
         `follow`. Raises UnknownReplica, now or at the first piece."""
+
+    def call_target(self, deployment: Deployment) -> CallTarget:
+        """Where the API calls a deployment for somebody who may."""
 
     def tokens_changed(self) -> None:
         """Tokens of an organization have changed: let callers in by them, now."""

@@ -100,8 +100,8 @@ class Controller:
         self._unstated: set[int] = set()
         """Deployments of which the engine does not know yet what is wanted."""
         self.states = DeploymentStates()
-        self._callers = ReplicaCallers(engine, self.states, rules.keys)
-        self.replica_with = self._callers.replica_with
+        self._callers = ReplicaCallers(engine, self.states, rules.keys, addresses)
+        self.replica_with, self.call_target = self._callers.replica_with, self._callers.call_target
         logs = ReplicaLogs(engine, self.states)
         self.logs, self.follow_log = logs.last_lines, logs.follow
         self.gateways = RouteLinks(

@@ -27,6 +27,7 @@ from hotplate.platform.api.openapi.schemas import (
     optional,
     page,
 )
+from hotplate.platform.spec.deployment_call import METHODS
 from hotplate.platform.store.audit import AuditLine
 from hotplate.platform.store.quotas import LIMITS
 from hotplate.platform.store.records import (
@@ -196,6 +197,13 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
         "The revisions that are kept, newest first.",
         page(REVISION),
         query={**COUNT, "start": WHOLE | {"minimum": 0}},
+    ),
+    ("POST", f"{_ONE}/call"): Operation(
+        "Calls the deployment as its callers do; answers as it does, as it comes.",
+        ANYTHING,
+        body=optional(
+            method=one_of(METHODS), path=TEXT, headers=mapping(TEXT), body=ANYTHING, version=TEXT
+        ),
     ),
     ("GET", f"{ROOT}/events"): Operation(
         "What happened to all deployments, newest first; for operators to the platform too.",

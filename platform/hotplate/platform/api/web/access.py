@@ -60,6 +60,8 @@ _READS, _WRITES = Need(READ_ORGANIZATION), Need(WRITE_ORGANIZATION, MemberRole.D
 LOOKS = Need(READ_CLUSTER, MemberRole.DEVELOPER)
 """To see deployments."""
 _DEPLOYS = Need(WRITE_CLUSTER, MemberRole.DEVELOPER)
+_CALLS = Need(WRITE_CLUSTER)
+"""To call deployments."""
 _ADMINISTERS = Need(WRITE_ORGANIZATION, MemberRole.ADMIN)
 _OPERATES = Need(WRITE_CLUSTER, MemberRole.ENDPOINT_USER, operator=True)
 _OVERSEES = Need(READ_CLUSTER, MemberRole.ENDPOINT_USER, operator=True)
@@ -80,6 +82,8 @@ NEEDS: dict[str, tuple[Need, Need]] = {
     "/api/v1/instance_types": (LOOKS, _DEPLOYS),
     "/api/v2/deployments": (LOOKS, _DEPLOYS),
     f"{_OWN}deployments": (LOOKS, _DEPLOYS),
+    # As a protected deployment is called, by whoever has a token of the scope 'endpoint'.
+    f"{_OWN}deployments/{{name}}/call": (_CALLS, _CALLS),
     f"{_OWN}events": (LOOKS, _DEPLOYS),
     f"{_OWN}environments": (LOOKS, _DEPLOYS),
     f"{_OWN}quotas": (_READS, _OPERATES),
