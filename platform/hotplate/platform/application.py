@@ -53,6 +53,7 @@ from hotplate.platform.store.records import Kind
 log = logging.getLogger("hotplate.api")
 
 AUTH = web.AppKey("auth", Auth)
+STATUS = web.AppKey("status", DeploymentStatusRoutes)
 
 
 def make_app(
@@ -110,7 +111,8 @@ def make_app(
     app.add_routes(AuditRoutes(store.audit).routes())
     app.add_routes(QuotaRoutes(store.quotas, controller).routes())
     app.add_routes(RolloutRoutes(store, source, controller, watchers).routes())
-    app.add_routes(DeploymentStatusRoutes(store, controller, settings).routes())
+    app[STATUS] = DeploymentStatusRoutes(store, controller, settings)
+    app.add_routes(app[STATUS].routes())
     calls = CallRoutes(store.deployments, controller)
     app.add_routes(calls.routes())
     app.add_routes(DeploymentPages(store, auth, controller, settings).routes())

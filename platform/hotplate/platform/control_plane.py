@@ -29,13 +29,14 @@ from hotplate.platform.api.hotplate.environments import EnvironmentRoutes
 from hotplate.platform.api.hotplate.garbage import GarbageRoutes
 from hotplate.platform.api.hotplate.overview import OverviewRoutes
 from hotplate.platform.api.hotplate.standbys import StandbyRoutes
+from hotplate.platform.api.hotplate.stream import StreamRoutes
 from hotplate.platform.api.internal.docs import DocsRoutes
 from hotplate.platform.api.internal.guarded import InternalRoutes
 from hotplate.platform.api.internal.metrics import MetricsRoutes
 from hotplate.platform.api.internal.tasks import TaskRoutes
 from hotplate.platform.api.web.listener import ApiListener
 from hotplate.platform.api.web.settings import ApiSettings
-from hotplate.platform.application import AUTH, make_app
+from hotplate.platform.application import AUTH, STATUS, make_app
 from hotplate.platform.backend import Backend, KeptCode, KeptEvents
 from hotplate.platform.cluster.settings import ClusterTable
 from hotplate.platform.controller.gateways.task_links import TaskLinks
@@ -207,17 +208,17 @@ async def serve(given: Equipment) -> None:
         spare_environments=settings.spare_environments,
     )
     health = HealthMonitor(backend.checks(controller.gateways, store), events.add)
-    app.add_routes(
-        OverviewRoutes(
-            store.history,
-            events.last,
-            backend.engine.capacity,
-            roles=backend.roles,
-            disks=backend.disks,
-            short=lambda: health.short,
-            unwalled=backend.unwalled,
-        ).routes()
+    overview = OverviewRoutes(
+        store.history,
+        events,
+        backend.engine.capacity,
+        roles=backend.roles,
+        disks=backend.disks,
+        short=lambda: health.short,
+        unwalled=backend.unwalled,
     )
+    app.add_routes(overview.routes())
+    StreamRoutes(store.deployments, app[AUTH], controller, app[STATUS], overview, shown).add_to(app)
     app.add_routes(desk.routes())
     app.add_routes(EnvironmentRoutes(store, backend.environments).routes())
     app.add_routes(GarbageRoutes(collector, store.audit).routes())

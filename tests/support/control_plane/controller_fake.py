@@ -23,6 +23,7 @@ from hotplate.platform.controller.planning.workloads import WorkloadRules, least
 from hotplate.platform.controller.rollout import rollout_json
 from hotplate.platform.errors import Alone
 from hotplate.platform.instance_type import InstanceType
+from hotplate.platform.live.change_feed import ChangeFeed
 from hotplate.platform.store.parts import Store
 from hotplate.platform.store.records import DemandRecord, Deployment, DesiredState, RolloutOutcome
 
@@ -41,6 +42,7 @@ class FakeController:
         self.rules = RULES
         self._store = store
         self._tasks: set[asyncio.Task[None]] = set()
+        self.changes = ChangeFeed()
         self.ready = asyncio.Event()
         self.ready.set()
         self.poked: list[int] = []
@@ -84,9 +86,14 @@ class FakeController:
 
     def poke(self, deployment_id: int) -> None:
         self.poked.append(deployment_id)
-        task = asyncio.create_task(self._store.run(self._reconcile, deployment_id))
+        task = asyncio.create_task(self._looked_at(deployment_id))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    async def _looked_at(self, deployment_id: int) -> None:
+        await self._store.run(self._reconcile, deployment_id)
+        self.changes.changed(deployment_id)
+        self.changes.written()
 
     async def outcome(self, deployment_id: int, timeout_s: float) -> None:
         self.asked.append(deployment_id)

@@ -37,9 +37,16 @@ class EventRecorder:
     """Keeps what is new in a deployment since the last call: for the store, with the next `flush`,
     and at once in metrics and log."""
 
-    def __init__(self, store: Store, scaling: Scaling, metrics: ControllerMetrics) -> None:
+    def __init__(
+        self,
+        store: Store,
+        scaling: Scaling,
+        metrics: ControllerMetrics,
+        written: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`written` is called whenever all that was to be kept is."""
         self._store = store
-        self._pending = PendingWrites(store)
+        self._pending = PendingWrites(store, written)
         self._scaling = scaling
         self._metrics = metrics
         self._unwritten: set[int] = set()

@@ -11,6 +11,7 @@ from hotplate.autoscaler.sharing.allocation import Quota
 from hotplate.autoscaler.sharing.amounts import Amounts
 from hotplate.machine.access.metrics_reader import MetricsReader
 from hotplate.platform.controller.planning.addresses import CallTarget
+from hotplate.platform.live.change_feed import ChangeFeed
 from hotplate.platform.store.records import DemandRecord, Deployment, Organization
 
 
@@ -65,6 +66,8 @@ class ControllerApi(Protocol):
     Nothing here waits for a step unless it says so.
     """
 
+    changes: ChangeFeed
+    """Tells which deployments have changed."""
     ready: asyncio.Event
     """Set when deployments are looked after: they were all looked at, and a gateway
     serves them."""

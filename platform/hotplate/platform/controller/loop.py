@@ -58,6 +58,7 @@ from hotplate.platform.controller.scaling.prometheus import Prometheus
 from hotplate.platform.controller.scaling.query_watch import QueryWatch
 from hotplate.platform.controller.status_json import live_json
 from hotplate.platform.errors import Alone, StoreFailed
+from hotplate.platform.live.change_feed import ChangeFeed
 from hotplate.platform.store.parts import Store
 from hotplate.platform.store.records import DemandRecord
 
@@ -108,7 +109,8 @@ class Controller:
             self._demand_changed, self._gateway_came, subscribers.notify, self._tokens.used
         )
         self._queries = QueryWatch(prometheus or Prometheus(""), self._look_at)
-        self._recorder = EventRecorder(store, self.states.scaling, metrics)
+        self.changes = ChangeFeed()
+        self._recorder = EventRecorder(store, self.states.scaling, metrics, self.changes.written)
         self._reconciler = Reconciler(
             store, engine, self.states, self.gateways, self._queries, self._recorder, rules
         )
@@ -315,6 +317,9 @@ class Controller:
             # Also after a step that could write nothing.
             if state := self.states.get(deployment_id):
                 state.route(self._engine.replicas(), self._addresses)
+                if state.deployment.parent_id is not None:  # what its versions do, is shown there
+                    self.changes.changed(state.deployment.parent_id)
+            self.changes.changed(deployment_id)
             await asyncio.sleep(0)  # a round may be of thousands, and others have their turns too
         if not self._unstated:  # however long it takes: what these have goes on
             there = {replica.key for replica in self._engine.replicas()}

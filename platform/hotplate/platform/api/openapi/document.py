@@ -56,7 +56,10 @@ def _described(method: str, path: str, operation: Operation) -> dict[str, Any]:
         "summary": operation.about,
         "parameters": parameters,
         "responses": {
-            "200": {"description": "done", "content": _json(operation.answer)},
+            "200": {
+                "description": "done",
+                "content": {operation.media: {"schema": operation.answer}},
+            },
             "default": {
                 "description": "refused, in a sentence",
                 "content": _json({"$ref": "#/components/schemas/Error"}),

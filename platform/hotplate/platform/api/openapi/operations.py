@@ -46,6 +46,8 @@ class Operation:
     answer: Schema
     query: Mapping[str, Schema] = field(default_factory=dict)
     body: Schema | None = None
+    media: str = "application/json"
+    """Of the answer."""
 
 
 ROOT = "/api/v1/hotplate"
@@ -204,11 +206,18 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
         body=optional(
             method=one_of(METHODS), path=TEXT, headers=mapping(TEXT), body=ANYTHING, version=TEXT
         ),
+        media="*/*",
     ),
     ("GET", f"{ROOT}/events"): Operation(
         "What happened to all deployments, newest first; for operators to the platform too.",
         many(of_record(EventRecord)),
         query=COUNT,
+    ),
+    ("GET", f"{ROOT}/stream"): Operation(
+        "What the others answer, as it changes: server-sent events, each of one of the topics.",
+        TEXT,
+        query={"topics": TEXT},
+        media="text/event-stream",
     ),
     ("GET", f"{ROOT}/platform"): Operation("How the platform's parts are.", PLATFORM),
     ("GET", f"{ROOT}/quotas"): Operation("Quotas, and what is used of them.", many(QUOTA)),
