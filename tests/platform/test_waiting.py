@@ -11,9 +11,11 @@ from typing import NoReturn
 import pytest
 from aiohttp import ClientSession, WSMsgType, WSServerHandshakeError, web
 from aiohttp.test_utils import BaseTestServer, TestServer
+from prometheus_client import CollectorRegistry
 
 from hotplate.cache.store.blobs import BlobStore
 from hotplate.platform.api.web.passing_on import PASSED_BY, PASSED_FROM, PassingOn
+from hotplate.platform.api.web.request_metrics import RequestMetrics
 from hotplate.platform.api.web.settings import ApiSettings
 from hotplate.platform.application import make_app
 from hotplate.platform.errors import CannotStart
@@ -87,7 +89,15 @@ async def pair(store: Store, blobs: BlobStore, controller: FakeController) -> As
         candidate = Candidate(store.leadership, replace(term, holder="me"), never_lost)
         assert await candidate.look() is None
         passing = PassingOn(lambda: candidate.leader, TOKEN)
-        waits = make_waiting_app(store, settings, passing, candidate, metrics_open_to_all=True)
+        waits = make_waiting_app(
+            store,
+            settings,
+            passing,
+            candidate,
+            (registry := CollectorRegistry()),
+            RequestMetrics(registry),
+            metrics_open_to_all=True,
+        )
         async with TestServer(waits) as waiting:
             yield Pair(acting, leader, waiting, store)
         await passing.close()

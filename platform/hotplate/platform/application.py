@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 
 from aiohttp import web
+from prometheus_client import CollectorRegistry
 
 from hotplate.cache.errors import CacheError
 from hotplate.cache.store.blobs import BlobStore
@@ -41,6 +42,7 @@ from hotplate.platform.api.hotplate.quotas import QuotaRoutes
 from hotplate.platform.api.hotplate.rollouts import RolloutRoutes
 from hotplate.platform.api.openapi import document
 from hotplate.platform.api.web.passing_on import believe_passed
+from hotplate.platform.api.web.request_metrics import RequestMetrics
 from hotplate.platform.api.web.requests import BODY_S
 from hotplate.platform.api.web.settings import ApiSettings
 from hotplate.platform.controller.interface import ControllerApi
@@ -57,13 +59,18 @@ STATUS = web.AppKey("status", DeploymentStatusRoutes)
 
 
 def make_app(
-    store: Store, blobs: BlobStore, controller: ControllerApi, settings: ApiSettings
+    store: Store,
+    blobs: BlobStore,
+    controller: ControllerApi,
+    settings: ApiSettings,
+    metrics: RequestMetrics | None = None,
 ) -> web.Application:
-    """Everything that the bentoml client calls, and our own routes beside it.
+    """Everything that the bentoml client calls, and our own routes beside it; `metrics` counts.
 
     The caller keeps the store and the blobs, and closes them after the application is cleaned up.
     """
-    auth = Auth(store, settings, controller.replica_with)
+    metrics = metrics or RequestMetrics(CollectorRegistry())
+    auth = Auth(store, settings, controller.replica_with, metrics.refused_login)
     unpacking = Unpacking(store, blobs, settings.archive)
     transfers = Transfers(store, blobs, settings)
     source = DeploymentSource(
@@ -71,6 +78,7 @@ def make_app(
     )
     app = web.Application(
         middlewares=[
+            metrics.middleware(),
             believe_passed(settings.cluster_token),
             refuse_cross_site(settings.own),
             answer_errors,

@@ -93,7 +93,7 @@ class Controller:
         self._quotas_stale = True
         self._bounds: Resources | None = None
         """What there may ever be, as grants hold to it."""
-        self._tokens = EndpointTokens(store, self._wake.set, subscribers.readers_read)
+        self.tokens = EndpointTokens(store, self._wake.set, subscribers.readers_read)
         self._listed = False
         """Whether every deployment of the store is known by its id."""
         self._unknown: dict[int, int] = {}
@@ -106,7 +106,7 @@ class Controller:
         logs = ReplicaLogs(engine, self.states)
         self.logs, self.follow_log = logs.last_lines, logs.follow
         self.gateways = RouteLinks(
-            self._demand_changed, self._gateway_came, subscribers.notify, self._tokens.used
+            self._demand_changed, self._gateway_came, subscribers.notify, self.tokens.used
         )
         self._queries = QueryWatch(prometheus or Prometheus(""), self._look_at)
         self.changes = ChangeFeed()
@@ -126,7 +126,7 @@ class Controller:
         self._look_at(deployment_id)
 
     def tokens_changed(self) -> None:
-        self._tokens.changed()
+        self.tokens.changed()
 
     def quotas_changed(self) -> None:
         self._quotas_stale = True
@@ -288,7 +288,7 @@ class Controller:
     async def _step_all(self) -> None:
         if self._quotas_stale and not await self._limit():
             return
-        await self._tokens.read()
+        await self.tokens.read()
         dirty, self._dirty = self._dirty, set()
         if self._stopping:
             return
@@ -354,12 +354,12 @@ class Controller:
         return True
 
     def _publish(self) -> None:
-        if self._unknown or self._tokens.accepted is None:
+        if self._unknown or self.tokens.accepted is None:
             return
         routes = with_canaries(
             [route for state in self.states for route in state.routes],
             [state.deployment for state in self.states],
         )
         routes.sort(key=lambda route: route.name)
-        tokens = self._callers.added_to(self._tokens.accepted)
-        self.gateways.publish(routes, tokens, self._tokens.readers)
+        tokens = self._callers.added_to(self.tokens.accepted)
+        self.gateways.publish(routes, tokens, self.tokens.readers)

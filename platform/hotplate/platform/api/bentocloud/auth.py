@@ -74,9 +74,11 @@ class Auth:
         store: Store,
         settings: ApiSettings,
         replica_with: Callable[[str], CallingReplica | None] = lambda key: None,
+        refused: Callable[[], None] = lambda: None,
     ) -> None:
         """`replica_with` says whose key a replica's is. Without it there is none: a control plane
-        that waits passes on what a replica may ask."""
+        that waits passes on what a replica may ask. `refused` is called for each wrong try."""
+        self._refused = refused
         self._store = store
         self._settings = settings
         self._replica_with = replica_with
@@ -165,6 +167,7 @@ class Auth:
         address = self.address(request)
         if request.get(LET_IN):
             raise refusal
+        self._refused()
         self.note(request, refusal, action)
         if (wait_s := self._tries.wrong(address, asyncio.get_running_loop().time())) is not None:
             raise TooManyTries(address, wait_s) from refusal
