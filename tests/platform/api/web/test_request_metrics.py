@@ -63,7 +63,9 @@ async def test_routes_are_patterns_and_never_what_was_asked_for(
 async def test_wrong_tries_are_counted(cloud: Cloud, registry: CollectorRegistry) -> None:
     async with ClientSession(cloud.url, headers={"X-YATAI-API-TOKEN": "made up"}) as http:
         await http.get("/api/v1/auth/current")
-        await http.post("/login", data={"token": "made up"}, headers={"Origin": cloud.url.rstrip("/")})
+        await http.post(
+            "/login", data={"token": "made up"}, headers={"Origin": cloud.url.rstrip("/")}
+        )
     async with ClientSession(cloud.url) as http:
         await http.get("/api/v1/auth/current")
     assert registry.get_sample_value("hotplate_api_refused_logins_total") == 2
