@@ -14,7 +14,7 @@ from hotplate.platform.live.cursor import Cursor
 
 COMMENT_S = 15.0
 """How often something is written, whatever happens: so that both sides notice a dead connection."""
-CHECK_S = 3.0
+CHECK_S = 4.0
 """How often it is looked whether a reader may still see what it sees."""
 
 
