@@ -177,11 +177,10 @@ class Controller:
         replicas = state.mine(self._engine.replicas())
         answers = self.gateways.answers(public_name(state.deployment))
         rollout = rollout_json(state, replicas, answers)
-        for version in self.states:
-            if version.deployment.parent_id == deployment_id:
-                own = version.mine(self._engine.replicas())
-                answers = self.gateways.answers(public_name(version.deployment))
-                rollout["versions"] += rollout_json(version, own, answers)["versions"]
+        for version in self.states.versions_of(deployment_id):
+            own = version.mine(self._engine.replicas())
+            answers = self.gateways.answers(public_name(version.deployment))
+            rollout["versions"] += rollout_json(version, own, answers)["versions"]
         weigh(rollout["versions"], state.deployment.canary.get("weights", {}))
         return live_json(state, replicas) | {"rollout": rollout}
 

@@ -21,6 +21,7 @@ MOVING_S = 1.0
 """How often one is looked at whose rates are those of a moment ago."""
 AGAIN_S = 60.0
 """How often all are looked at, whether or not one has changed."""
+AT_ONCE = 20
 DETAIL_S = 5.0
 """The same of a single one, with its tasks and what it has learnt."""
 
@@ -72,7 +73,11 @@ class DeploymentTable:
         looked = self._names.keys() if ids is None else ids & self._names.keys()
         gone = {self._names.pop(each) for each in looked - there.keys()}
         self._names |= there
-        listed = [(each.name, self._text(each)) for each in found]
+        listed = []
+        for each in found:
+            listed.append((each.name, self._text(each)))
+            if len(listed) % AT_ONCE == 0:
+                await asyncio.sleep(0)  # others have their turns too
         is_news = self.channel.put(listed, gone - set(self._names.values()))
         if is_news:
             self.channel.arrange([self._names[each] for each in sorted(self._names, reverse=True)])
