@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,9 +11,11 @@ from typing import NoReturn
 import pytest
 from aiohttp import ClientSession, WSMsgType, WSServerHandshakeError, web
 from aiohttp.test_utils import BaseTestServer, TestServer
+from prometheus_client import CollectorRegistry
 
 from hotplate.cache.store.blobs import BlobStore
 from hotplate.platform.api.web.passing_on import PASSED_BY, PASSED_FROM, PassingOn
+from hotplate.platform.api.web.request_metrics import RequestMetrics
 from hotplate.platform.api.web.settings import ApiSettings
 from hotplate.platform.application import make_app
 from hotplate.platform.errors import CannotStart
@@ -77,14 +80,24 @@ class Pair:
 async def pair(store: Store, blobs: BlobStore, controller: FakeController) -> AsyncIterator[Pair]:
     settings = ApiSettings(cluster_token=TOKEN)
     app = make_app(store, blobs, controller, settings)
-    app.add_routes([web.get("/echo", echo), web.get("/whence", whence)])
+    app.add_routes(
+        [web.get("/echo", echo), web.get("/whence", whence), web.get("/counting", counting)]
+    )
     async with TestServer(app) as leader, Cloud(leader, store) as acting:
         term = Term(holder="it", url=str(leader.make_url("/")), process="", place="here")
         assert store.leadership.take(Term(), term, TERM_S) == 1
         candidate = Candidate(store.leadership, replace(term, holder="me"), never_lost)
         assert await candidate.look() is None
         passing = PassingOn(lambda: candidate.leader, TOKEN)
-        waits = make_waiting_app(store, settings, passing, candidate, metrics_open_to_all=True)
+        waits = make_waiting_app(
+            store,
+            settings,
+            passing,
+            candidate,
+            (registry := CollectorRegistry()),
+            RequestMetrics(registry),
+            metrics_open_to_all=True,
+        )
         async with TestServer(waits) as waiting:
             yield Pair(acting, leader, waiting, store)
         await passing.close()
@@ -148,6 +161,29 @@ async def test_a_websocket_is_passed_on_both_ways_with_its_end(pair: Pair) -> No
         with pytest.raises(WSServerHandshakeError) as refused:
             await http.ws_connect(pair.waiting.make_url("/ws/v1/clusters/default/tail"))
         assert refused.value.status == 401  # the acting one's word
+
+
+async def counting(request: web.Request) -> web.StreamResponse:
+    """Server-sent events, of which the first says from where its reader goes on."""
+    response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+    await response.prepare(request)
+    last = int(request.headers.get("Last-Event-ID", "0"))
+    for number in range(last + 1, last + 3):
+        await response.write(f"id: {number}\ndata: {request.query['topics']}\n\n".encode())
+        await asyncio.sleep(0)
+    await asyncio.Event().wait()
+    return response
+
+
+async def test_a_stream_is_passed_on_as_it_comes(pair: Pair) -> None:
+    headers = {"X-YATAI-API-TOKEN": pair.acting.token, "Last-Event-ID": "7"}
+    async with (
+        ClientSession(headers=headers) as http,
+        http.get(pair.waiting.make_url("/counting?topics=logs:a/b,events")) as answer,
+    ):
+        assert answer.content_type == "text/event-stream"
+        told = await answer.content.readuntil(b"9\ndata: logs:a/b,events\n\n")
+        assert told.startswith(b"id: 8\n")
 
 
 async def test_a_call_is_passed_on_once_and_from_where_it_came(pair: Pair) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
+import aiohttp
 import pytest
 
 from tests.support.end_to_end.laptop import Laptop, deployed
@@ -41,3 +43,35 @@ async def test_the_terminal_says_what_becomes_of_a_deployment_in_sentences(
     await until(lambda: said(*LIFE))
     assert "hotplate.controller" in (platform.data / "logs" / "control-plane.log").read_text()
     assert not re.search(r"hotplate\.[a-z-]+:| → ", platform.log.read_text())
+
+
+async def test_who_reads_what_up_prints_is_signed_in_once_by_its_link(tmp_path: Path) -> None:
+    printed = ("bash", "-c", 'exec "$@" > >(cat)', "up")  # to a program, not to a file
+    platform = Platform(tmp_path / "data", launcher=printed)
+    try:
+        await platform.start()
+        (link,) = re.findall(r"Dashboard: (\S+)  \(signs you in, once\)", platform.log.read_text())
+        assert link.startswith(f"{platform.url}/login?link=")
+        for logged in (platform.data / "logs").iterdir():
+            assert link.partition("=")[2] not in logged.read_text(), logged
+        async with aiohttp.ClientSession(
+            headers={"Origin": platform.url}, cookie_jar=aiohttp.CookieJar(unsafe=True)
+        ) as browser:
+            async with browser.get(link) as page:
+                assert "<button" in await page.text(), "to fetch it ahead uses it up for nobody"
+            form = {"link": link.partition("=")[2]}
+            for status in (303, 401):
+                async with browser.post(
+                    f"{platform.url}/login", data=form, allow_redirects=False
+                ) as answer:
+                    assert answer.status == status
+            async with browser.get(f"{platform.url}/api/v1/auth/current") as answer:
+                assert (await answer.json())["name"] == "admin"
+        assert await platform.stop() == 0
+    finally:
+        platform.destroy()
+
+
+async def test_a_file_that_stays_has_no_link(platform: Platform) -> None:
+    assert f"Dashboard: {platform.url}/\n" in platform.log.read_text()
+    assert "link=" not in platform.log.read_text()

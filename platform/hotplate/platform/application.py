@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 
 from aiohttp import web
+from prometheus_client import CollectorRegistry
 
 from hotplate.cache.errors import CacheError
 from hotplate.cache.store.blobs import BlobStore
@@ -32,6 +33,7 @@ from hotplate.platform.api.bentocloud.repositories import RepositoryRoutes
 from hotplate.platform.api.bentocloud.rollout_watchers import RolloutWatchers
 from hotplate.platform.api.bentocloud.tokens import TokenRoutes
 from hotplate.platform.api.hotplate.audit import AuditRoutes
+from hotplate.platform.api.hotplate.calls import CallRoutes
 from hotplate.platform.api.hotplate.costs import CostRoutes
 from hotplate.platform.api.hotplate.deployments import DeploymentStatusRoutes
 from hotplate.platform.api.hotplate.health import HealthRoutes
@@ -43,6 +45,7 @@ from hotplate.platform.api.hotplate.rollouts import RolloutRoutes
 from hotplate.platform.api.hotplate.series import SeriesRoutes
 from hotplate.platform.api.openapi import document
 from hotplate.platform.api.web.passing_on import believe_passed
+from hotplate.platform.api.web.request_metrics import RequestMetrics
 from hotplate.platform.api.web.requests import BODY_S
 from hotplate.platform.api.web.settings import ApiSettings
 from hotplate.platform.controller.interface import ControllerApi
@@ -55,6 +58,7 @@ from hotplate.platform.store.records import Kind
 log = logging.getLogger("hotplate.api")
 
 AUTH = web.AppKey("auth", Auth)
+STATUS = web.AppKey("status", DeploymentStatusRoutes)
 
 
 def make_app(
@@ -63,13 +67,15 @@ def make_app(
     controller: ControllerApi,
     settings: ApiSettings,
     holdings: Callable[[], Awaitable[Holdings]] = no_holdings,
+    metrics: RequestMetrics | None = None,
 ) -> web.Application:
     """Everything that the bentoml client calls, and our own routes beside it. `holdings` says what
-    nodes have of files.
+    nodes have of files; `metrics` counts.
 
     The caller keeps the store and the blobs, and closes them after the application is cleaned up.
     """
-    auth = Auth(store, settings, controller.replica_with)
+    metrics = metrics or RequestMetrics(CollectorRegistry())
+    auth = Auth(store, settings, controller.replica_with, metrics.refused_login)
     unpacking = Unpacking(store, blobs, settings.archive)
     transfers = Transfers(store, blobs, settings)
     source = DeploymentSource(
@@ -77,6 +83,7 @@ def make_app(
     )
     app = web.Application(
         middlewares=[
+            metrics.middleware(),
             believe_passed(settings.cluster_token),
             refuse_cross_site(settings.own),
             answer_errors,
@@ -117,7 +124,10 @@ def make_app(
     app.add_routes(AuditRoutes(store.audit).routes())
     app.add_routes(QuotaRoutes(store.quotas, controller).routes())
     app.add_routes(RolloutRoutes(store, source, controller, watchers).routes())
-    app.add_routes(DeploymentStatusRoutes(store, controller, settings).routes())
+    app[STATUS] = DeploymentStatusRoutes(store, controller, settings)
+    app.add_routes(app[STATUS].routes())
+    calls = CallRoutes(store.deployments, controller)
+    app.add_routes(calls.routes())
     app.add_routes(SeriesRoutes(store, controller.series).routes())
     app.add_routes(CostRoutes(store, controller.series).routes())
     app.add_routes(ModelRoutes(store.artifacts, blobs, holdings).routes())
@@ -129,6 +139,7 @@ def make_app(
         sweep.cancel()
         await asyncio.wait({sweep})
         await unpacking.close()
+        await calls.close()
 
     app.cleanup_ctx.append(uploads_under_way)
     return app

@@ -45,6 +45,9 @@ class KeptEvents(Protocol):
     async def last(self, limit: int) -> Sequence[EventRecord]:
         """Newest first."""
 
+    def mark(self) -> object:
+        """Another one when there are more."""
+
     async def finish(self) -> None:
         """Returns once all that was added is kept."""
 

@@ -29,13 +29,15 @@ from hotplate.platform.api.hotplate.environments import EnvironmentRoutes
 from hotplate.platform.api.hotplate.garbage import GarbageRoutes
 from hotplate.platform.api.hotplate.overview import OverviewRoutes
 from hotplate.platform.api.hotplate.standbys import StandbyRoutes
+from hotplate.platform.api.hotplate.stream import StreamRoutes
 from hotplate.platform.api.internal.docs import DocsRoutes
 from hotplate.platform.api.internal.guarded import InternalRoutes
 from hotplate.platform.api.internal.metrics import MetricsRoutes
 from hotplate.platform.api.internal.tasks import TaskRoutes
 from hotplate.platform.api.web.listener import ApiListener
+from hotplate.platform.api.web.request_metrics import RequestMetrics
 from hotplate.platform.api.web.settings import ApiSettings
-from hotplate.platform.application import AUTH, make_app
+from hotplate.platform.application import AUTH, STATUS, make_app
 from hotplate.platform.backend import Backend, KeptCode, KeptEvents
 from hotplate.platform.cluster.settings import ClusterTable
 from hotplate.platform.controller.gateways.task_links import TaskLinks
@@ -44,6 +46,7 @@ from hotplate.platform.controller.loop import Controller
 from hotplate.platform.controller.memory_metrics import MemoryMetrics
 from hotplate.platform.controller.metrics import ControllerMetrics
 from hotplate.platform.controller.planning.workloads import WorkloadRules
+from hotplate.platform.controller.quota_metrics import QuotaMetrics
 from hotplate.platform.controller.scaling.prometheus import Prometheus
 from hotplate.platform.controller.standby_metrics import StandbyMetrics
 from hotplate.platform.errors import CannotStart, Conflict, PortsExhausted
@@ -72,12 +75,14 @@ from hotplate.platform.store.replica_secrets import StoredSecrets
 from hotplate.platform.store.sealed_keys import SealedKeys
 from hotplate.platform.store.tokens import CALLERS
 from hotplate.platform.store.tokens import METRICS as METRICS_TOKEN
+from hotplate.platform.store.transaction_times import transaction_times
 from hotplate.platform.stored_events import StoredEvents
 from hotplate.platform.upkeep.audit_sweep import forget_old
 from hotplate.platform.upkeep.claim import KEY as INSTALLATION
 from hotplate.platform.upkeep.claim import claim
 from hotplate.platform.upkeep.collector import Collector, collect_for_ever
 from hotplate.platform.upkeep.health import HealthMonitor
+from hotplate.platform.upkeep.health_metrics import HealthMetrics
 from hotplate.platform.upkeep.sweeper import Sweeper
 from hotplate.platform.waiting import until_elected
 
@@ -125,17 +130,22 @@ def run(given: Equipment) -> None:
 async def serve(given: Equipment) -> None:
     """Serve the API and keep the deployments as the store wants them."""
     settings, data = given.settings, given.data
-    database = Database(settings.database_url or data.database_url)
+    registry = CollectorRegistry()
+    requests = RequestMetrics(registry)
+    database = Database(settings.database_url or data.database_url, transaction_times(registry))
     keys = _keys(given, database)
     allocate = count_up if given.share_address else _allocator(settings)
     store = Store(database, allocate, keys, share_address=given.share_address)
     shown = _shown(given)
     mine = this_process(f"http://{reachable(settings.host)}:{settings.port}", data.root)
     candidate = Candidate(store.leadership, mine, begin_anew)
+    registry.register(LeadershipMetrics(candidate))
+    ProcessCollector(registry=registry)
+    PlatformCollector(registry=registry)
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-    waited = await until_elected(candidate, store, shown, settings, stopped)
+    waited = await until_elected(candidate, store, shown, settings, stopped, registry, requests)
     if not candidate.acts:
         store.close()
         return
@@ -166,12 +176,8 @@ async def serve(given: Equipment) -> None:
         store.learnt, store.organizations, standbys, given.standby, backend.memory_bytes
     )
     await desk.recall()
-    registry = CollectorRegistry()
-    ProcessCollector(registry=registry)
-    PlatformCollector(registry=registry)
     registry.register(StandbyMetrics(standbys.views))
     registry.register(MemoryMetrics(backend.engine.replicas))
-    registry.register(LeadershipMetrics(candidate))
     prometheus = Prometheus(settings.prometheus_url)
     controller = Controller(
         store,
@@ -186,7 +192,14 @@ async def serve(given: Equipment) -> None:
         backend.usage,
     )
     registry.register(GpuSecondsMetrics(controller.series.gpu_s))
-    app = make_app(store, blobs, controller, shown, backend.holdings)
+    registry.register(
+        QuotaMetrics(
+            lambda: controller.states.allocations.quotas,
+            controller.usage,
+            lambda: controller.tokens.accepted or {},
+        )
+    )
+    app = make_app(store, blobs, controller, shown, backend.holdings, requests)
     lines = TaskLinks(store.tasks, may_go_on=backend.may_go_on)
     tasks = TaskRoutes(store.tasks, blobs, lines, results_s=settings.task_results_s)
     sweeper = Sweeper(
@@ -210,17 +223,18 @@ async def serve(given: Equipment) -> None:
         spare_environments=settings.spare_environments,
     )
     health = HealthMonitor(backend.checks(controller.gateways, store), events.add)
-    app.add_routes(
-        OverviewRoutes(
-            store.history,
-            events.last,
-            backend.engine.capacity,
-            roles=backend.roles,
-            disks=backend.disks,
-            short=lambda: health.short,
-            unwalled=backend.unwalled,
-        ).routes()
+    registry.register(HealthMetrics(health.failing, backend.disks, settings.tls_certificate))
+    overview = OverviewRoutes(
+        store.history,
+        events,
+        backend.engine.capacity,
+        roles=backend.roles,
+        disks=backend.disks,
+        short=lambda: health.short,
+        unwalled=backend.unwalled,
     )
+    app.add_routes(overview.routes())
+    StreamRoutes(store.deployments, app[AUTH], controller, app[STATUS], overview, shown).add_to(app)
     app.add_routes(desk.routes())
     app.add_routes(EnvironmentRoutes(store, backend.environments).routes())
     app.add_routes(GarbageRoutes(collector, store.audit).routes())

@@ -18,6 +18,7 @@
 ├── NoLeader        no control plane acts at this moment, or it cannot be reached; ask again
 ├── SecretsUnreadable  a secret cannot be decrypted: a key is missing, or its row was changed
 ├── Busy            it cannot be now, and may be soon: files are being pushed, say; nothing was done
+├── NotCallable     the deployment's gateway cannot be reached now; ask again
 ├── StillUnpacking  what is asked for has been uploaded but is not ready yet; ask again
 ├── BadSetting      a flag, variable or key of the settings file that cannot be used
 ├── AlreadyRunning  another `hotplate up` has the data directory
@@ -172,6 +173,13 @@ class Busy(PlatformError):
 
     code = "busy"
     retry_after_s = 10
+
+
+class NotCallable(PlatformError):
+    """No gateway takes calls of the deployment at this moment. Ask again in a few seconds."""
+
+    code = "not_callable"
+    retry_after_s = 2
 
 
 class StillUnpacking(PlatformError):

@@ -16,6 +16,7 @@ from hotplate.deploy.local.assembly import AssemblySettings, assemble
 from hotplate.deploy.sandbox.isolation import Isolation
 from hotplate.deploy.standbys import StandbySettings
 from hotplate.machine.free_space import FreeSpace
+from hotplate.platform.api.bentocloud.views import origin_of
 from hotplate.platform.api.hotplate.models import Holdings
 from hotplate.platform.backend import Backend
 from hotplate.platform.controller.planning.addresses import Addresses
@@ -25,6 +26,7 @@ from hotplate.platform.controller.planning.instance_types import sizes
 from hotplate.platform.controller.planning.tenancy import Tenancy
 from hotplate.platform.processes.data_dir import DataDir
 from hotplate.platform.processes.leftovers import end_builds
+from hotplate.platform.processes.ports import reachable
 from hotplate.platform.processes.role_state import role_states
 from hotplate.platform.settings import Cpus, PlatformSettings
 from hotplate.platform.store.records import Organization
@@ -138,7 +140,9 @@ def tenancy_of(unwalled: str, settings: PlatformSettings) -> Tenancy:
 def _addresses(settings: PlatformSettings) -> Addresses:
     files = (settings.tls_certificate, settings.tls_key)
     certificate, key = (str(Path(file).absolute()) if file else "" for file in files)
-    return Addresses(settings.host, tls_certificate=certificate, tls_key=key)
+    scheme = "https" if certificate else "http"
+    gateways = origin_of(scheme, reachable(settings.host).strip("[]"))
+    return Addresses(settings.host, tls_certificate=certificate, tls_key=key, gateways=gateways)
 
 
 def _unwalled(isolation: Isolation, settings: PlatformSettings) -> str:

@@ -21,6 +21,7 @@ class StoredEvents:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._adding = BackgroundTasks()
+        self._added = 0
 
     def add(self, kind: str, message: str) -> None:
         """Keep what happens now, and log it. A store that fails costs the event, not the caller."""
@@ -31,6 +32,10 @@ class StoredEvents:
         """Newest first."""
         return await self._store.run(self._store.platform_events.last, limit)
 
+    def mark(self) -> object:
+        """Another one when something was added: nobody else adds."""
+        return self._added
+
     async def finish(self) -> None:
         """Returns once all that was added is kept."""
         await self._adding.finish()
@@ -38,5 +43,6 @@ class StoredEvents:
     async def _add(self, kind: str, message: str, at: datetime) -> None:
         try:
             await self._store.run(self._store.platform_events.add, kind, message, at)
+            self._added += 1
         except StoreFailed as error:
             log.warning("the event is not stored: %s", error)

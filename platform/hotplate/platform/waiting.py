@@ -12,7 +12,6 @@ import logging
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 from prometheus_client import CollectorRegistry
-from prometheus_client.process_collector import ProcessCollector
 
 from hotplate.deploy.process.children import ChildReaper
 from hotplate.machine.access.bearer import has_token
@@ -28,11 +27,11 @@ from hotplate.platform.api.openapi import document
 from hotplate.platform.api.web import http_errors
 from hotplate.platform.api.web.listener import ApiListener
 from hotplate.platform.api.web.passing_on import PassingOn
+from hotplate.platform.api.web.request_metrics import RequestMetrics
 from hotplate.platform.api.web.requests import Handler
 from hotplate.platform.api.web.settings import ApiSettings
 from hotplate.platform.errors import Unauthorized
 from hotplate.platform.leadership.candidate import Candidate
-from hotplate.platform.leadership.metrics import LeadershipMetrics
 from hotplate.platform.settings import PlatformSettings
 from hotplate.platform.store.parts import Store
 from hotplate.platform.store.records import Kind
@@ -50,9 +49,12 @@ async def until_elected(
     shown: ApiSettings,
     settings: PlatformSettings,
     stopped: asyncio.Event,
+    registry: CollectorRegistry,
+    metrics: RequestMetrics,
 ) -> ApiListener | None:
     """Returns when this control plane acts: with what listens already, if it had to wait; or when
-    it is `stopped` before. Raises CannotStart, OSError, StoreFailed."""
+    it is `stopped` before. `metrics` are part of what the `registry` has. Raises CannotStart,
+    OSError, StoreFailed."""
     if await candidate.look() is not None:
         return None
     passing = PassingOn(lambda: candidate.leader, shown.cluster_token)
@@ -61,6 +63,8 @@ async def until_elected(
         shown,
         passing,
         candidate,
+        registry,
+        metrics,
         metrics_open_to_all=not settings.metrics_need_token,
     )
     listener = ApiListener(app)
@@ -91,17 +95,17 @@ def make_waiting_app(
     settings: ApiSettings,
     passing: PassingOn,
     candidate: Candidate,
+    registry: CollectorRegistry,
+    metrics: RequestMetrics,
     *,
     metrics_open_to_all: bool,
 ) -> web.Application:
     """The caller keeps the store and `passing`, and closes them afterwards."""
-    auth = Auth(store, settings)
+    auth = Auth(store, settings, refused=metrics.refused_login)
     token = settings.cluster_token
-    registry = CollectorRegistry()
-    ProcessCollector(registry=registry)
-    registry.register(LeadershipMetrics(candidate))
     app = web.Application(
         middlewares=[
+            metrics.middleware(),
             refuse_cross_site(settings.own),
             answer_errors,
             _for_our_own(passing, auth.middleware()),

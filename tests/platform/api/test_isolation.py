@@ -18,13 +18,16 @@ from aiohttp import ClientSession, WSMsgType, WSServerHandshakeError, web
 from aiohttp.test_utils import TestServer
 
 from hotplate.cache.store.blobs import BlobStore
+from hotplate.platform.api.hotplate.overview import OverviewRoutes
+from hotplate.platform.api.hotplate.stream import StreamRoutes
 from hotplate.platform.api.web.access import LOOK_UP, need
 from hotplate.platform.api.web.settings import ApiSettings
-from hotplate.platform.application import make_app
+from hotplate.platform.application import AUTH, STATUS, make_app
 from hotplate.platform.controller.interface import CallingReplica
 from hotplate.platform.spec.scopes import OF_API, allows
 from hotplate.platform.store.parts import Store
 from hotplate.platform.store.records import MemberRole
+from hotplate.platform.stored_events import StoredEvents
 from tests.support.control_plane.cloud import MANIFEST, MODEL_MANIFEST, Cloud
 from tests.support.control_plane.controller_fake import FakeController
 
@@ -39,6 +42,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "POST /api/v2/deployments": {"name": "mine", "bento": "{tag}bento:v1", "dev": False},
     "PUT /api/v2/deployments/{name}": {"bento": "echo:v1"},
     "PATCH /api/v1/org_secrets/{name}": {"name": "{tag}secret", "content": SECRET},
+    "call": {"method": "GET", "path": "/"},
     "rollout": {"action": "restart"},
     "bentos": VERSION | {"manifest": MANIFEST},
     "models": VERSION | {"manifest": MODEL_MANIFEST},
@@ -149,7 +153,15 @@ def routes_of(app: web.Application) -> list[Route]:
 async def other_organization(
     store: Store, blobs: BlobStore, controller: FakeController
 ) -> AsyncIterator[World]:
-    app = make_app(store, blobs, controller, ApiSettings(trusted_proxies=("127.0.0.1",)))
+    settings = ApiSettings(trusted_proxies=("127.0.0.1",))
+    app = make_app(store, blobs, controller, settings)
+    overview = OverviewRoutes(
+        store.history, StoredEvents(store), capacity=dict, roles=list, disks=list, short=list
+    )
+    app.add_routes(overview.routes())
+    StreamRoutes(store.deployments, app[AUTH], controller, app[STATUS], overview, settings).add_to(
+        app
+    )
     controller.replicas = [REPLICA]
     acme = store.identities.ensure_user("acme", "a-admin", "").organization
     opens = frozenset([f"{TAG}deploy", f"{NO_TAG}deploy"])

@@ -22,6 +22,7 @@ def test_nothing_is_kept_of_a_deployment_that_is_gone() -> None:
     metrics.crashed(started)
     metrics.count([started])
     metrics.desired.labels("acme/echo", "Echo").set(1)
+    metrics.rollouts.labels("acme/echo", "ready").inc()
 
     def shown() -> set[str]:
         return {

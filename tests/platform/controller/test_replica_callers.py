@@ -115,6 +115,27 @@ async def test_no_key_is_made_up_and_who_calls_nobody_has_none(caller: Caller) -
     assert not caller.at_gateways()
 
 
+async def test_the_api_has_a_key_of_its_own_where_there_are_protected_deployments(
+    caller: Caller,
+) -> None:
+    world = caller.world
+    made = caller.deploy()
+    await until(lambda: world.status(made) == "running")
+    assert not caller.at_gateways()
+    closed = config(1, 1) | {"access_authorization": True}
+    made = world.store.deployments.create(
+        world.user, "closed", RevisionDraft(world.bento("v2"), closed)
+    )
+    world.controller.poke(made.id)
+    key = KEYS.of_api(made.organization.uid)
+    await until(lambda: caller.at_gateways() == {token_digest(key): {""}})
+    assert world.controller.call_target(made).key == key
+    assert world.controller.replica_with(key) is None, "it asks the API for nothing"
+    assert KEYS.of_api("another's") != key
+    assert ReplicaKeys().of_api(made.organization.uid) == ""
+    assert key.startswith("hotplate-replica."), "gateways pass no such key on"
+
+
 async def test_who_is_missing_stands_in_the_status_until_it_is_there(caller: Caller) -> None:
     made = caller.deploy({"deployment": "b"})
     missing = "it calls the deployment 'b', which does not exist: deploy it"

@@ -16,15 +16,17 @@ from hotplate.deploy.quantities import GIB, resources_of
 from hotplate.deploy.workload import Resources
 from hotplate.platform.controller.deployment_state import DeploymentState
 from hotplate.platform.controller.interface import UNSEEN, CallingReplica, Rollout
+from hotplate.platform.controller.planning.addresses import CallTarget
 from hotplate.platform.controller.planning.ceiling import Ceiling
 from hotplate.platform.controller.planning.tenancy import Tenancy
 from hotplate.platform.controller.planning.workloads import WorkloadRules, least_amounts, notes
 from hotplate.platform.controller.rollout import rollout_json
 from hotplate.platform.errors import Alone
 from hotplate.platform.instance_type import InstanceType
+from hotplate.platform.live.change_feed import ChangeFeed
 from hotplate.platform.series.recorder import SeriesRecorder
 from hotplate.platform.store.parts import Store
-from hotplate.platform.store.records import DemandRecord, DesiredState, RolloutOutcome
+from hotplate.platform.store.records import DemandRecord, Deployment, DesiredState, RolloutOutcome
 
 RULES = WorkloadRules(
     resources=resources_of,
@@ -42,6 +44,7 @@ class FakeController:
         self.series = SeriesRecorder(store)
         self._store = store
         self._tasks: set[asyncio.Task[None]] = set()
+        self.changes = ChangeFeed()
         self.ready = asyncio.Event()
         self.ready.set()
         self.poked: list[int] = []
@@ -66,6 +69,11 @@ class FakeController:
         self.calling: dict[str, CallingReplica] = {}
         """Replicas that call others, by their keys."""
         self.unwritten: list[DemandRecord] = []
+        self.target = CallTarget("http://127.0.0.1:9")
+        """Where every deployment is called."""
+
+    def call_target(self, deployment: Deployment) -> CallTarget:
+        return self.target
 
     async def admit(self, organization: str) -> None:
         served = await self._store.run(self._store.deployments.served_organizations)
@@ -80,9 +88,14 @@ class FakeController:
 
     def poke(self, deployment_id: int) -> None:
         self.poked.append(deployment_id)
-        task = asyncio.create_task(self._store.run(self._reconcile, deployment_id))
+        task = asyncio.create_task(self._looked_at(deployment_id))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    async def _looked_at(self, deployment_id: int) -> None:
+        await self._store.run(self._reconcile, deployment_id)
+        self.changes.changed(deployment_id)
+        self.changes.written()
 
     async def outcome(self, deployment_id: int, timeout_s: float) -> None:
         self.asked.append(deployment_id)

@@ -23,8 +23,8 @@ class Collects(Protocol):
 
 
 class OrganizationMetrics:
-    """Of all metrics, the lines of one organization's deployments. What has no deployment is about
-    the installation, or about who else shares it."""
+    """Of all metrics, the lines of one organization and its deployments. What names neither is
+    about the installation, or about who else shares it."""
 
     def __init__(self, metrics: Collects, organization: str) -> None:
         self._metrics = metrics
@@ -44,7 +44,7 @@ class OrganizationMetrics:
             organization, named, _ = labels.get(label, "").partition("/")
             if named:
                 return organization == self._organization
-        return False
+        return labels.get("organization", "") == self._organization
 
 
 def answer(request: web.Request, check: MetricsCheck, metrics: Collects) -> web.Response:

@@ -40,4 +40,5 @@ def cluster_addresses(url: str, release: str) -> Addresses:
             for key, base in bases(keys).items()
         }
 
-    return Addresses("", hosts=hosts, found=found)
+    gateways = f"http://hotplate-gateway.{release}.svc"
+    return Addresses("", hosts=hosts, gateways=gateways, found=found)

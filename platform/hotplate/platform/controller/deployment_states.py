@@ -23,6 +23,8 @@ class DeploymentStates:
         self.allocations = Allocations()
         """What each workload may have of everything that there is."""
         self._by_id: dict[int, DeploymentState] = {}
+        self._versions: dict[int, list[int]] = {}
+        """Of a deployment with a canary, those that are its versions."""
         self._stale: set[int] = set()
         self._unread: set[int] = set()
         """Deployments that exist and whose services are not known yet."""
@@ -35,6 +37,10 @@ class DeploymentStates:
     def get(self, deployment_id: int) -> DeploymentState | None:
         """None while it has not been read from the store, and once it is gone."""
         return self._by_id.get(deployment_id)
+
+    def versions_of(self, deployment_id: int) -> list[DeploymentState]:
+        """Its canary's, the oldest first."""
+        return [self._by_id[version] for version in self._versions.get(deployment_id, ())]
 
     def expect(self, deployment_id: int) -> None:
         """There is such a deployment, and a step for it will follow."""
@@ -58,6 +64,8 @@ class DeploymentStates:
         known = self._by_id.get(state.deployment.id)
         if known is None or known.deployment.wanted is not state.deployment.wanted:
             self._turn(state)
+        if known is None and state.deployment.parent_id is not None:
+            self._versions.setdefault(state.deployment.parent_id, []).append(state.deployment.id)
         self._by_id[state.deployment.id] = state
         self._unread.discard(state.deployment.id)
         self.scaling.forget(lambda key: state.owns(key) and state.find(key) is None)
@@ -66,8 +74,11 @@ class DeploymentStates:
         """The deployment is gone, so nothing is kept of it."""
         self._stale.discard(deployment_id)
         self._unread.discard(deployment_id)
+        self._versions.pop(deployment_id, None)
         if state := self._by_id.pop(deployment_id, None):
             self._turn(state)
+            if siblings := self._versions.get(state.deployment.parent_id or 0):
+                siblings.remove(deployment_id)
             self.scaling.forget(state.owns)
             self.scaling.unswitch(deployment_id)
 

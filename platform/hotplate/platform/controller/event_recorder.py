@@ -25,7 +25,13 @@ from hotplate.platform.controller.status_json import phases_json
 from hotplate.platform.log_format import events
 from hotplate.platform.spec.annotations import BinarySpec
 from hotplate.platform.store.parts import Store
-from hotplate.platform.store.records import ColdStart, DecisionRecord, Deployment, DesiredState
+from hotplate.platform.store.records import (
+    ColdStart,
+    DecisionRecord,
+    Deployment,
+    DesiredState,
+    RolloutOutcome,
+)
 from hotplate.serving.gateway.protocol.routes import RouteDemand
 
 LEARNT_EVERY_S = 60.0
@@ -37,9 +43,16 @@ class EventRecorder:
     """Keeps what is new in a deployment since the last call: for the store, with the next `flush`,
     and at once in metrics and log."""
 
-    def __init__(self, store: Store, scaling: Scaling, metrics: ControllerMetrics) -> None:
+    def __init__(
+        self,
+        store: Store,
+        scaling: Scaling,
+        metrics: ControllerMetrics,
+        written: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`written` is called whenever all that was to be kept is."""
         self._store = store
-        self._pending = PendingWrites(store)
+        self._pending = PendingWrites(store, written)
         self._scaling = scaling
         self._metrics = metrics
         self._unwritten: set[int] = set()
@@ -208,6 +221,10 @@ class EventRecorder:
         self._pending.add(self._store.revisions.note_progress, latest.id, progress)
         self._unwritten.add(deployment.id)
         state.deployment = replace(deployment, latest=replace(latest, progress=progress))
+
+    def concluded(self, name: str, outcome: RolloutOutcome) -> None:
+        """Count how a roll-out of the deployment has ended."""
+        self._metrics.rollouts.labels(name, outcome.value).inc()
 
     def found(self, state: DeploymentState, status: str, reason: str) -> None:
         """Keep the status that a step has found, if it is another one."""

@@ -10,8 +10,10 @@ from typing import Any, Protocol
 from hotplate.autoscaler.sharing.allocation import Quota
 from hotplate.autoscaler.sharing.amounts import Amounts
 from hotplate.machine.access.metrics_reader import MetricsReader
+from hotplate.platform.controller.planning.addresses import CallTarget
+from hotplate.platform.live.change_feed import ChangeFeed
 from hotplate.platform.series.recorder import SeriesRecorder
-from hotplate.platform.store.records import DemandRecord, Organization
+from hotplate.platform.store.records import DemandRecord, Deployment, Organization
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,8 @@ class ControllerApi(Protocol):
 
     series: SeriesRecorder
     """Follows what deployments do."""
+    changes: ChangeFeed
+    """Tells which deployments have changed."""
     ready: asyncio.Event
     """Set when deployments are looked after: they were all looked at, and a gateway
     serves them."""
@@ -95,6 +99,9 @@ class ControllerApi(Protocol):
     ) -> AsyncGenerator[str, None]:
         """The last lines of one of its replicas, None = all, and what comes, as an engine's
         `follow`. Raises UnknownReplica, now or at the first piece."""
+
+    def call_target(self, deployment: Deployment) -> CallTarget:
+        """Where the API calls a deployment for somebody who may."""
 
     def tokens_changed(self) -> None:
         """Tokens of an organization have changed: let callers in by them, now."""

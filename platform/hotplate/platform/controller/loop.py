@@ -59,6 +59,7 @@ from hotplate.platform.controller.scaling.query_watch import QueryWatch
 from hotplate.platform.controller.series_view import SeriesView
 from hotplate.platform.controller.status_json import live_json
 from hotplate.platform.errors import Alone, StoreFailed
+from hotplate.platform.live.change_feed import ChangeFeed
 from hotplate.platform.series.recorder import SeriesRecorder, UsageSource, nothing_known
 from hotplate.platform.store.parts import Store
 from hotplate.platform.store.records import DemandRecord
@@ -95,7 +96,7 @@ class Controller:
         self._quotas_stale = True
         self._bounds: Resources | None = None
         """What there may ever be, as grants hold to it."""
-        self._tokens = EndpointTokens(store, self._wake.set, subscribers.readers_read)
+        self.tokens = EndpointTokens(store, self._wake.set, subscribers.readers_read)
         self._listed = False
         """Whether every deployment of the store is known by its id."""
         self._unknown: dict[int, int] = {}
@@ -103,8 +104,8 @@ class Controller:
         self._unstated: set[int] = set()
         """Deployments of which the engine does not know yet what is wanted."""
         self.states = DeploymentStates()
-        self._callers = ReplicaCallers(engine, self.states, rules.keys)
-        self.replica_with = self._callers.replica_with
+        self._callers = ReplicaCallers(engine, self.states, rules.keys, addresses)
+        self.replica_with, self.call_target = self._callers.replica_with, self._callers.call_target
         logs = ReplicaLogs(engine, self.states)
         self.logs, self.follow_log = logs.last_lines, logs.follow
         self.series = SeriesRecorder(store, usage, lambda: self._view.standby_gpus())
@@ -112,14 +113,15 @@ class Controller:
             self._demand_changed,
             self._gateway_came,
             subscribers.notify,
-            self._tokens.used,
+            self.tokens.used,
             self.series.counted,
         )
         self._view = SeriesView(
             self.series, self.states, engine, self.gateways.demand, rules.instance_types
         )
         self._queries = QueryWatch(prometheus or Prometheus(""), self._look_at)
-        self._recorder = EventRecorder(store, self.states.scaling, metrics)
+        self.changes = ChangeFeed()
+        self._recorder = EventRecorder(store, self.states.scaling, metrics, self.changes.written)
         self._reconciler = Reconciler(
             store, engine, self.states, self.gateways, self._queries, self._recorder, rules
         )
@@ -135,7 +137,7 @@ class Controller:
         self._look_at(deployment_id)
 
     def tokens_changed(self) -> None:
-        self._tokens.changed()
+        self.tokens.changed()
 
     def quotas_changed(self) -> None:
         self._quotas_stale = True
@@ -186,11 +188,10 @@ class Controller:
         replicas = state.mine(self._engine.replicas())
         answers = self.gateways.answers(public_name(state.deployment))
         rollout = rollout_json(state, replicas, answers)
-        for version in self.states:
-            if version.deployment.parent_id == deployment_id:
-                own = version.mine(self._engine.replicas())
-                answers = self.gateways.answers(public_name(version.deployment))
-                rollout["versions"] += rollout_json(version, own, answers)["versions"]
+        for version in self.states.versions_of(deployment_id):
+            own = version.mine(self._engine.replicas())
+            answers = self.gateways.answers(public_name(version.deployment))
+            rollout["versions"] += rollout_json(version, own, answers)["versions"]
         weigh(rollout["versions"], state.deployment.canary.get("weights", {}))
         return live_json(state, replicas) | {"rollout": rollout}
 
@@ -297,7 +298,7 @@ class Controller:
     async def _step_all(self) -> None:
         if self._quotas_stale and not await self._limit():
             return
-        await self._tokens.read()
+        await self.tokens.read()
         dirty, self._dirty = self._dirty, set()
         if self._stopping:
             return
@@ -327,8 +328,11 @@ class Controller:
             if state := self.states.get(deployment_id):
                 state.route(self._engine.replicas(), self._addresses)
                 self._view.look(state, state.mine(self._engine.replicas()))
+                if state.deployment.parent_id is not None:  # what its versions do, is shown there
+                    self.changes.changed(state.deployment.parent_id)
             else:
                 self.series.forget(deployment_id)
+            self.changes.changed(deployment_id)
             await asyncio.sleep(0)  # a round may be of thousands, and others have their turns too
         if not self._unstated:  # however long it takes: what these have goes on
             there = {replica.key for replica in self._engine.replicas()}
@@ -363,12 +367,12 @@ class Controller:
         return True
 
     def _publish(self) -> None:
-        if self._unknown or self._tokens.accepted is None:
+        if self._unknown or self.tokens.accepted is None:
             return
         routes = with_canaries(
             [route for state in self.states for route in state.routes],
             [state.deployment for state in self.states],
         )
         routes.sort(key=lambda route: route.name)
-        tokens = self._callers.added_to(self._tokens.accepted)
-        self.gateways.publish(routes, tokens, self._tokens.readers)
+        tokens = self._callers.added_to(self.tokens.accepted)
+        self.gateways.publish(routes, tokens, self.tokens.readers)

@@ -40,6 +40,12 @@ class ControllerMetrics:
             ["deployment", "service"],
             registry=registry,
         )
+        self.rollouts = Counter(
+            "hotplate_controller_rollouts",
+            "Roll-outs that have ended, by how: ready, failed",
+            ["deployment", "outcome"],
+            registry=registry,
+        )
         self.replicas = Gauge(
             "hotplate_controller_replicas_count",
             "Replicas by state",
@@ -79,7 +85,7 @@ class ControllerMetrics:
         labels = {"deployment": deployment}
         for histogram in (self.cold_start, self.phase, self.share):
             histogram.remove_by_labels(labels)
-        for metric in (self.crashes, self.replicas, self.desired):
+        for metric in (self.crashes, self.rollouts, self.replicas, self.desired):
             metric.remove_by_labels(labels)
         self._counted = Counts({k: n for k, n in self._counted.items() if k[0] != deployment})
 

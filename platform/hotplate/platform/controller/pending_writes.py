@@ -31,8 +31,10 @@ class PendingWrites:
     Several tasks may flush: one does it after the other.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, written: Callable[[], None] = lambda: None) -> None:
+        """`written` is called when nothing waits any more."""
         self._store = store
+        self._written = written
         self._waiting: deque[Callable[[], Any]] = deque()
         self._turn = asyncio.Lock()
         self._flushing: asyncio.Task[None] | None = None
@@ -66,6 +68,7 @@ class PendingWrites:
                     self._failed = True
                     return False
                 self._failed = False
+            self._written()
             return True
 
     def flush_soon(self, failed: Callable[[], object]) -> None:

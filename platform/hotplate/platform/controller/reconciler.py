@@ -255,6 +255,7 @@ class Reconciler:
             verdict.log_tail,
             under_way=True,
         )
+        self._recorder.concluded(public_name(deployment), verdict.outcome)
         log.info("%s: %s", deployment.name, event)
         self._states.mark_stale(deployment.id)
 

@@ -17,7 +17,7 @@ class LeadershipMetrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         yield GaugeMetricFamily(
-            "hotplate_controller_acts",
+            "hotplate_control_plane_leader",
             "1 where this control plane acts, 0 where it waits",
             value=float(self._candidate.acts),
         )

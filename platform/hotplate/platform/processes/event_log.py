@@ -10,6 +10,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -42,6 +43,13 @@ class EventLog:
                 self._path.replace(self._aside)
         except OSError as error:
             log.warning("the event is not stored: %s", error)
+
+    def mark(self) -> object:
+        """Another one when something was added, by whichever process."""
+        with suppress(OSError):
+            status = self._path.stat()
+            return status.st_ino, status.st_size
+        return 0, 0
 
     async def finish(self) -> None:
         """What was added is in the file."""

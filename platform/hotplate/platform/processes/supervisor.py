@@ -38,6 +38,7 @@ from hotplate.platform.processes.role_process import (
 from hotplate.platform.processes.role_state import SUPERVISOR, RoleState, end_of
 from hotplate.platform.processes.role_watch import START_S
 from hotplate.platform.processes.roles import CONTROL_PLANES, SECOND_CONTROL_PLANE, roles_of
+from hotplate.platform.processes.sign_in_link import may_show_secrets, sign_in_link
 from hotplate.platform.processes.terminal import Terminal
 from hotplate.platform.settings import PlatformSettings
 
@@ -81,7 +82,8 @@ class Supervisor:
                 await self._start(role)
             for role in roles:
                 await self._healthy(role)
-            self._terminal.greet(self._url, self._data.admin_token_file, self._data.root)
+            dashboard = await self._dashboard()
+            self._terminal.greet(self._url, dashboard, self._data.admin_token_file, self._data.root)
             keepers = [asyncio.create_task(self._keep(role)) for role in roles]
             await self._stopping.wait()
         finally:
@@ -90,6 +92,13 @@ class Supervisor:
             await self._stop(roles)
             for follower in followers:
                 follower.cancel()
+
+    async def _dashboard(self) -> str:
+        """The dashboard's address, with a link that signs in once where nobody else reads it."""
+        link = ""
+        if may_show_secrets(sys.stdout):
+            link = await sign_in_link(self._url, self._data.secret("admin-token"))
+        return link or f"{self._url}/"
 
     def _ports(self) -> dict[str, int]:
         """Ports of the roles that no setting says: the last ones, if still free."""

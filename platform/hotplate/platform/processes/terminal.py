@@ -16,6 +16,7 @@ from hotplate.platform.log_format import for_people
 
 FOLLOW_S = 0.5
 """Between two looks at a log."""
+ONCE = "  (signs you in, once)"
 MOST_BYTES = 1 << 20
 """The most that one look reads."""
 
@@ -33,14 +34,15 @@ class Terminal:
         with suppress(OSError):
             self._console.print(escape(text), style=style or None, soft_wrap=True)
 
-    def greet(self, url: str, token_file: Path, data: Path) -> None:
-        """Say that the platform is ready, and what to do with it.
+    def greet(self, url: str, dashboard: str, token_file: Path, data: Path) -> None:
+        """Say that the platform is ready, and what to do with it; `dashboard` is an address.
 
         The token itself is not printed: not into journals, nor into a history of commands.
         """
         token = f'"$(cat {shlex.quote(str(token_file))})"'
         print(f"\nHotplate is ready at {url}\n")
         print(f"  BENTO_CLOUD_API_KEY={token} bentoml cloud login --endpoint {url}\n")
+        print(f"Dashboard: {dashboard}{ONCE if '?link=' in dashboard else ''}\n")
         print("Then, in the folder of a service:  bentoml deploy .")
         print(f"Data: {data}.  Ctrl-C stops everything.\n", flush=True)
 

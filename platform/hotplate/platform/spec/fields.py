@@ -83,6 +83,10 @@ class Fields:
         if value > most:
             raise Invalid(f"{self.at(key)}: {self._shown(value)} is above {most}")
 
+    def value(self, key: str) -> Any:
+        """Anything, or None."""
+        return self._values.get(key)
+
     def mapping(self, key: str) -> Mapping[str, Any]:
         """An object of any content; empty where there is none."""
         return self.fields(key)._values

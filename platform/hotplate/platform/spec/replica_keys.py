@@ -39,6 +39,15 @@ class ReplicaKeys:
         proof = hmac.digest(self._secret.encode(), of.encode(), "sha256").hex()
         return f"{REPLICA_KEY}{replica}.{proof}"
 
+    def of_api(self, organization: str) -> str:
+        """With which the platform itself calls an organization's protected deployments, given its
+        uid, for those who may; empty where there are no keys. It looks like a replica's, so that
+        gateways keep it from the replicas that are called."""
+        if not self._secret:
+            return ""
+        proof = hmac.digest(self._secret.encode(), f"calls of {organization}".encode(), "sha256")
+        return f"{REPLICA_KEY}api.{proof.hex()}"
+
     def is_key(self, secret: str, workload: WorkloadKey, replica: str) -> bool:
         """Whether it is that replica's."""
         known = bool(self._secret) and secret.isascii()

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
+from time import perf_counter
 from typing import Any, ParamSpec, TypeVar
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
@@ -77,8 +78,12 @@ class Deadlocked(StoreFailed):
 class Database:
     """One database by URL, e.g. `sqlite:////var/lib/hotplate/hotplate.db`, `postgresql://…`."""
 
-    def __init__(self, url: str) -> None:
-        """Opens the database and brings its schema up to date. Blocks. Raises StoreFailed."""
+    def __init__(self, url: str, took: Callable[[float], object] = lambda seconds: None) -> None:
+        """Opens the database and brings its schema up to date. Blocks. Raises StoreFailed.
+
+        `took` gets how long each transaction did, in whichever thread.
+        """
+        self._took = took
         with opening(url) as self._engine:
             schema.bring_up(self._engine)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="store")
@@ -132,7 +137,7 @@ class Database:
     @contextmanager
     def unfenced(self) -> Iterator[Session]:
         """A transaction of its own, whichever control plane acts. Raises StoreFailed."""
-        commits = False
+        commits, began = False, perf_counter()
         try:
             with Session(self._engine) as session, session.begin():
                 yield session
@@ -149,6 +154,8 @@ class Database:
             raise StoreFailed(
                 f"the database cannot be used now ({_why(error)}); {_so(lost)}"
             ) from (error)
+        finally:
+            self._took(perf_counter() - began)
 
     @contextmanager
     def together(self) -> Iterator[None]:

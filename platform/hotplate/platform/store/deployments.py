@@ -285,6 +285,20 @@ class Deployments(StorePart):
             )
             return deployment_records(session, rows.all(), manifests=wanted.dev), total or 0
 
+    def some(self, organization_id: int, ids: Collection[int] | None) -> list[Deployment]:
+        """Those of an organization's with these ids that were not deleted, None = all of them,
+        newest first and without their bentos' manifests."""
+        query = select(*COLUMNS).where(
+            DeploymentRow.organization_id == organization_id,
+            DeploymentRow.wanted != DesiredState.DELETED,
+            DeploymentRow.parent_id.is_(None),
+        )
+        if ids is not None:
+            query = query.where(DeploymentRow.id.in_(ids))
+        with self._database.session() as session:
+            rows = session.execute(query.order_by(DeploymentRow.id.desc()))
+            return deployment_records(session, rows.all(), manifests=False)
+
     def all(self) -> list[Deployment]:
         """The deployments of all organizations, including deleted ones not yet torn down."""
         with self._database.session() as session:

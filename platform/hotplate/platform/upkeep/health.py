@@ -78,6 +78,12 @@ class HealthMonitor:
         """A sentence for each part that does not do its work now."""
         return [trouble.sentence for trouble in self._troubles.values()]
 
+    def failing(self) -> dict[str, bool]:
+        """By check, whether it fails now."""
+        return {
+            each.name.removeprefix("the "): each.name in self._troubles for each in self._checks
+        }
+
     async def run(self) -> None:
         while True:
             await self.look(asyncio.get_running_loop().time())

@@ -115,6 +115,8 @@ NEEDS_NONE = {
     "finish_upload",
     # A read, though it is a PATCH.
     "presign_download_url",
+    # As little as a call at the gateway.
+    "call",
 }
 """Ends of the paths that leave no line themselves."""
 

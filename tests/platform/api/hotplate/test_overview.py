@@ -36,7 +36,7 @@ async def cloud(
     app = make_app(store, blobs, controller, ApiSettings())
     pages = OverviewRoutes(
         store.history,
-        events.last,
+        events,
         capacity=lambda: {"here": Node(Resources(8, 1 << 30), Resources(1), cpus=2)},
         roles=lambda: [{"name": "gateway"}],
         disks=lambda: [{"path": "/data"}],

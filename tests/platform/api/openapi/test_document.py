@@ -32,6 +32,7 @@ from hotplate.platform.api.openapi.document import document
 from hotplate.platform.api.openapi.operations import OPERATIONS
 from hotplate.platform.api.web.settings import ApiSettings
 from hotplate.platform.application import make_app
+from hotplate.platform.controller.planning.addresses import CallTarget
 from hotplate.platform.store.parts import Store
 from hotplate.serving.replica.environments.folder import EnvironmentFolder
 from tests.support.control_plane.cloud import Cloud
@@ -45,7 +46,7 @@ CHECKS = [
     content_type_conformance,
     response_schema_conformance,
 ]
-NOT_HERE = {f"/api/v1/hotplate/{name}" for name in ("platform", "standby", "events")}
+NOT_HERE = {f"/api/v1/hotplate/{name}" for name in ("platform", "standby", "events", "stream")}
 """What the control plane's process adds to the application, and is not added here."""
 API = schemathesis.openapi.from_dict(document())
 
@@ -71,6 +72,8 @@ async def cloud(
         (folder.path / "attempt" / "venv").mkdir(parents=True)
         folder.log.write_text("a line\n")
         folder.note_ready("attempt", Path("/bin/sh"), build_s=12.5)
+        # The API itself stands where the gateway of deployments does.
+        controller.target = CallTarget(str(server.make_url("")).rstrip("/"))
         yield made
         await controller.settled()
 

@@ -58,6 +58,8 @@ WITHOUT_TOKEN = ("/api/v1/auth/code", "/api/v1/auth/token")
 ASKED_AT_LOGIN = ("/api/v1/auth/current", "/api/v1/current_org")
 """What `bentoml cloud login` asks with the token that it was given."""
 NO_LOGIN = "login.refused"
+LET_IN = web.RequestKey("let_in", bool)
+"""Set where the caller of a request was known when it began."""
 USE_S = 60.0
 """How exactly it is kept when a token was used last."""
 
@@ -72,9 +74,11 @@ class Auth:
         store: Store,
         settings: ApiSettings,
         replica_with: Callable[[str], CallingReplica | None] = lambda key: None,
+        refused: Callable[[], None] = lambda: None,
     ) -> None:
         """`replica_with` says whose key a replica's is. Without it there is none: a control plane
-        that waits passes on what a replica may ask."""
+        that waits passes on what a replica may ask. `refused` is called for each wrong try."""
+        self._refused = refused
         self._store = store
         self._settings = settings
         self._replica_with = replica_with
@@ -129,6 +133,13 @@ class Auth:
         )
         return found
 
+    async def check_again(self, request: web.Request) -> None:
+        """Whether the caller of a request that was let in may still make it. Raises Unauthorized,
+        Forbidden and NotFound; that it may not is no wrong try."""
+        request[LET_IN] = True
+        await self.admit(request)
+        self._check(request)
+
     async def admit_bearer(self, request: web.Request) -> Access:
         """Who calls with a token that may also come as `Authorization: Bearer`, as programs send
         it that are not ours. Raises as `admit` does."""
@@ -154,6 +165,9 @@ class Auth:
     ) -> NoReturn:
         """Counts a wrong token, code or link. Raises the refusal, or TooManyTries."""
         address = self.address(request)
+        if request.get(LET_IN):
+            raise refusal
+        self._refused()
         self.note(request, refusal, action)
         if (wait_s := self._tries.wrong(address, asyncio.get_running_loop().time())) is not None:
             raise TooManyTries(address, wait_s) from refusal

@@ -69,11 +69,17 @@ class DeploymentStatusRoutes:
             query_start(request),
             query_count(request),
         )
-        return web.json_response([self._summary(request, deployment) for deployment in found])
+        origin = advertised_origin(request, self._settings)
+        return web.json_response([self.summary(deployment, origin) for deployment in found])
 
     async def get(self, request: web.Request) -> web.Response:
         """The summary, its revisions, and what was decided and what happened lately."""
         deployment = await named_deployment(self._store.deployments, request)
+        detail = await self.detail(deployment, advertised_origin(request, self._settings))
+        return tagged(detail, changeable(deployment))
+
+    async def detail(self, deployment: Deployment, origin: str) -> dict[str, Any]:
+        """The same, as JSON; `origin` is where deployments are reached, but for the port."""
         key = deployment.id
         revisions = await self._store.run(self._store.revisions.of_deployment, key, RECENT)
         decisions = await self._store.run(self._store.history.decisions, key, RECENT)
@@ -86,7 +92,7 @@ class DeploymentStatusRoutes:
             "tasks": await self._store.run(self._store.tasks.counts, key),
             "learnt": await self._store.run(self._learnt, deployment),
         }
-        return tagged(self._summary(request, deployment) | detail, changeable(deployment))
+        return self.summary(deployment, origin) | detail
 
     async def decisions(self, request: web.Request) -> web.Response:
         """Why there are, or were at `until`, as many replicas as there are; newest first.
@@ -143,13 +149,14 @@ class DeploymentStatusRoutes:
         services = deployment.latest.config.get("services", {})
         return {name: self._store.learnt.get(prefix + name) for name in services}
 
-    def _summary(self, request: web.Request, deployment: Deployment) -> dict[str, Any]:
+    def summary(self, deployment: Deployment, origin: str) -> dict[str, Any]:
+        """What lists show of it, as JSON."""
         return {
             "name": deployment.name,
             "status": deployment.status,
             "reason": deployment.reason,
             "wanted": deployment.wanted,
-            "url": views.deployment_url(deployment, advertised_origin(request, self._settings)),
+            "url": views.deployment_url(deployment, origin),
             "bento": deployment.latest.bento.tag,
             "revision": deployment.latest.number,
             "serving": deployment.serving.number if deployment.serving else None,

@@ -6,9 +6,9 @@ what was decided on it, `quotas` and `standbys` are read by everybody and set by
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Protocol
 
 from aiohttp import web
 
@@ -21,15 +21,25 @@ from hotplate.platform.store.records import EventRecord
 Capacity = Mapping[str, Node]
 
 
+class ReadEvents(Protocol):
+    """What happened to the platform itself."""
+
+    async def last(self, limit: int) -> Sequence[EventRecord]:
+        """Newest first."""
+
+    def mark(self) -> object:
+        """Another one when there are more."""
+
+
 class OverviewRoutes:
-    """`events` gives the platform's own last ones, newest first; `roles`, `disks` and `short` are
+    """`events` are the platform's own; `roles`, `disks` and `short` are
     asked at each request, as JSON; `unwalled` is why replicas are not kept apart from the platform
     and from each other, "" where they are."""
 
     def __init__(
         self,
         history: History,
-        events: Callable[[int], Awaitable[Sequence[EventRecord]]],
+        events: ReadEvents,
         capacity: Callable[[], Capacity],
         roles: Callable[[], Sequence[dict[str, Any]]],
         disks: Callable[[], Sequence[dict[str, Any]]],
@@ -52,6 +62,10 @@ class OverviewRoutes:
 
     async def platform(self, request: web.Request) -> web.Response:
         """The platform's processes, its disks, its nodes' resources, and whatever is short."""
+        return web.json_response(self.described())
+
+    def described(self) -> dict[str, Any]:
+        """The same, as JSON."""
         nodes = [
             {
                 "name": name,
@@ -62,22 +76,31 @@ class OverviewRoutes:
             }
             for name, node in self._capacity().items()
         ]
-        return web.json_response(
-            {
-                "roles": list(self._roles()),
-                "disks": list(self._disks()),
-                "nodes": nodes,
-                "short": list(self._short()),
-                "walls": {"up": not self._unwalled, "why": self._unwalled},
-            }
-        )
+        return {
+            "roles": list(self._roles()),
+            "disks": list(self._disks()),
+            "nodes": nodes,
+            "short": list(self._short()),
+            "walls": {"up": not self._unwalled, "why": self._unwalled},
+        }
 
     async def events(self, request: web.Request) -> web.Response:
         """What happened to every deployment of the caller's, newest first; an operator also sees
         what happened to the platform."""
         limit = query_number(request, "count", 100)
-        mine = organization(request).id
-        of_deployments = await self._history.run(self._history.events_of_all, mine, limit)
-        found = [*of_deployments, *(await self._events(limit) if access(request).operator else ())]
+        mine, operator = organization(request).id, access(request).operator
+        return web.json_response(await self.happened(mine, limit, operator=operator))
+
+    async def happened(
+        self, organization_id: int, limit: int, *, operator: bool
+    ) -> list[dict[str, Any]]:
+        """The same, as JSON."""
+        of_deployments = self._history.events_of_all
+        found = await self._history.run(of_deployments, organization_id, limit)
+        found = [*found, *(await self._events.last(limit) if operator else ())]
         found.sort(key=lambda event: event.at, reverse=True)
-        return web.json_response(plain(found[:limit]))
+        return plain(found[:limit])
+
+    def mark(self) -> object:
+        """Another one when something was added to the platform's own events."""
+        return self._events.mark()

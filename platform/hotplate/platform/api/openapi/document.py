@@ -76,7 +76,7 @@ def _parameter(place: str, name: str, schema: Schema) -> dict[str, Any]:
 
 def _answers(operation: Operation) -> dict[str, Any]:
     file = {operation.file: {"schema": TEXT}} if operation.file else {}
-    return _json(operation.answer) | file
+    return {operation.media: {"schema": operation.answer}} | file
 
 
 def _json(schema: Schema) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from hotplate.platform.api.openapi.schemas import (
     optional,
     page,
 )
+from hotplate.platform.spec.deployment_call import METHODS
 from hotplate.platform.store.audit import AuditLine
 from hotplate.platform.store.quotas import LIMITS
 from hotplate.platform.store.records import (
@@ -48,6 +49,8 @@ class Operation:
     body: Schema | None = None
     file: str = ""
     """The media type in which the same may be asked for; empty = in none."""
+    media: str = "application/json"
+    """Of the answer."""
 
 
 ROOT = "/api/v1/hotplate"
@@ -218,10 +221,24 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
         page(REVISION),
         query={**COUNT, "start": WHOLE | {"minimum": 0}},
     ),
+    ("POST", f"{_ONE}/call"): Operation(
+        "Calls the deployment as its callers do; answers as it does, as it comes.",
+        ANYTHING,
+        body=optional(
+            method=one_of(METHODS), path=TEXT, headers=mapping(TEXT), body=ANYTHING, version=TEXT
+        ),
+        media="*/*",
+    ),
     ("GET", f"{ROOT}/events"): Operation(
         "What happened to all deployments, newest first; for operators to the platform too.",
         many(of_record(EventRecord)),
         query=COUNT,
+    ),
+    ("GET", f"{ROOT}/stream"): Operation(
+        "What the others answer, as it changes: server-sent events, each of one of the topics.",
+        TEXT,
+        query={"topics": TEXT},
+        media="text/event-stream",
     ),
     ("GET", f"{ROOT}/platform"): Operation("How the platform's parts are.", PLATFORM),
     ("GET", f"{ROOT}/quotas"): Operation("Quotas, and what is used of them.", many(QUOTA)),

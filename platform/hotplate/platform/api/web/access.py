@@ -60,9 +60,12 @@ _READS, _WRITES = Need(READ_ORGANIZATION), Need(WRITE_ORGANIZATION, MemberRole.D
 LOOKS = Need(READ_CLUSTER, MemberRole.DEVELOPER)
 """To see deployments."""
 _DEPLOYS = Need(WRITE_CLUSTER, MemberRole.DEVELOPER)
+_CALLS = Need(WRITE_CLUSTER)
+"""To call deployments."""
 _ADMINISTERS = Need(WRITE_ORGANIZATION, MemberRole.ADMIN)
 _OPERATES = Need(WRITE_CLUSTER, MemberRole.ENDPOINT_USER, operator=True)
-_OVERSEES = Need(READ_CLUSTER, MemberRole.ENDPOINT_USER, operator=True)
+OVERSEES = Need(READ_CLUSTER, MemberRole.ENDPOINT_USER, operator=True)
+"""To see the platform itself."""
 ANY = Need()
 """One of the API's scopes."""
 _OWN = "/api/v1/hotplate/"
@@ -80,10 +83,13 @@ NEEDS: dict[str, tuple[Need, Need]] = {
     "/api/v1/instance_types": (LOOKS, _DEPLOYS),
     "/api/v2/deployments": (LOOKS, _DEPLOYS),
     f"{_OWN}deployments": (LOOKS, _DEPLOYS),
+    # As a protected deployment is called, by whoever has a token of the scope 'endpoint'.
+    f"{_OWN}deployments/{{name}}/call": (_CALLS, _CALLS),
     f"{_OWN}events": (LOOKS, _DEPLOYS),
     f"{_OWN}series": (LOOKS, _DEPLOYS),
     f"{_OWN}costs": (LOOKS, _DEPLOYS),
     f"{_OWN}models": (_READS, _WRITES),
+    f"{_OWN}stream": (LOOKS, _DEPLOYS),
     f"{_OWN}environments": (LOOKS, _DEPLOYS),
     f"{_OWN}quotas": (_READS, _OPERATES),
     f"{_OWN}organizations": (_READS, Need(WRITE_ORGANIZATION, operator=True)),
@@ -94,10 +100,10 @@ NEEDS: dict[str, tuple[Need, Need]] = {
     f"{_OWN}users/{{name}}/link": (_ADMINISTERS, _ADMINISTERS),
     f"{_OWN}users/{{name}}/operator": (_OPERATES, _OPERATES),
     f"{_OWN}audit": (Need(READ_ORGANIZATION, MemberRole.ADMIN), _ADMINISTERS),
-    f"{_OWN}platform": (_OVERSEES, _OPERATES),
-    f"{_OWN}standby": (_OVERSEES, _OPERATES),
-    f"{_OWN}gc": (_OVERSEES, _OPERATES),
-    f"{_OWN}keys": (_OVERSEES, _OPERATES),
+    f"{_OWN}platform": (OVERSEES, _OPERATES),
+    f"{_OWN}standby": (OVERSEES, _OPERATES),
+    f"{_OWN}gc": (OVERSEES, _OPERATES),
+    f"{_OWN}keys": (OVERSEES, _OPERATES),
     "/ws/v1/clusters": (LOOKS, _DEPLOYS),
     "/ws/v2/deployments": (LOOKS, _DEPLOYS),
 }

@@ -24,7 +24,7 @@ class Allocations:
 
     def __init__(self) -> None:
         self._allocator = Allocator[WorkloadKey]()
-        self._quotas: Mapping[str, Quota] = {}
+        self.quotas: Mapping[str, Quota] = {}
         self._owners: dict[WorkloadKey, int] = {}
         self._asking: dict[int, set[WorkloadKey]] = {}
         self._ordered: dict[WorkloadKey, tuple[int, Amounts]] = {}
@@ -35,7 +35,7 @@ class Allocations:
     def limit(self, quotas: Mapping[str, Quota], bounds: Resources | None) -> None:
         """From now on organizations may have this, and all together as much as may ever be there;
         None = there is no end to that."""
-        self._quotas = quotas
+        self.quotas = quotas
         there = UNLIMITED
         if bounds is not None:
             there = Amounts(bounds.gpus, bounds.cpus, bounds.memory_bytes, replicas=math.inf)
@@ -107,7 +107,7 @@ class Allocations:
         self._waiting.discard(deployment_id)
         delayed: dict[WorkloadKey, Allocation] = {}
         limits = {
-            request.organization: self._quotas.get(request.organization, NO_QUOTA)
+            request.organization: self.quotas.get(request.organization, NO_QUOTA)
             for request in requests
         }
         for name, quota in limits.items():

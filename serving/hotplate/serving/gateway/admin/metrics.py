@@ -17,6 +17,7 @@ from prometheus_client.core import (
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from hotplate.serving.gateway.protocol.routes import ANSWER_KINDS
 from hotplate.serving.gateway.telemetry.counters import STATUS_CLASSES, RouteCounters
 from hotplate.serving.gateway.telemetry.histogram import Histogram
 
@@ -69,7 +70,16 @@ def _requests(routes: Iterable[RouteServer]) -> Iterator[Metric]:
         "Of the refusals, requests that had waited and made room for another organization's.",
         labels=["route"],
     )
+    answers = CounterMetricFamily(
+        "hotplate_gateway_version_answers",
+        "What replicas of each version and revision have answered, by class of status; broken = "
+        "the answer was cut.",
+        labels=["route", "version", "status"],
+    )
     for route in routes:
+        for version, counts in route.queue.answers.by_kind(ANSWER_KINDS).items():
+            for kind, count in counts.items():
+                answers.add_metric([route.route.name, version, kind], count)
         counters = route.counters
         for index, status in enumerate(STATUS_CLASSES, start=1):
             requests.add_metric([route.route.name, status], counters.answers[index])
@@ -78,7 +88,7 @@ def _requests(routes: Iterable[RouteServer]) -> Iterator[Metric]:
         for code, count in sorted(counters.refusals.items()):
             refusals.add_metric([route.route.name, code], count)
         pushed_out.add_metric([route.route.name], counters.pushed_out)
-    yield from (requests, refusals, pushed_out, repeats)
+    yield from (requests, answers, refusals, pushed_out, repeats)
 
 
 def _gauges(routes: Iterable[RouteServer]) -> Iterator[Metric]:
