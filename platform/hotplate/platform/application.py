@@ -43,6 +43,7 @@ from hotplate.platform.api.web.passing_on import believe_passed
 from hotplate.platform.api.web.requests import BODY_S
 from hotplate.platform.api.web.settings import ApiSettings
 from hotplate.platform.controller.interface import ControllerApi
+from hotplate.platform.dashboard.frames import FramePages, show_lost
 from hotplate.platform.dashboard.pages import DeploymentPages
 from hotplate.platform.dashboard.sign_in_pages import SignInPages
 from hotplate.platform.errors import StoreFailed
@@ -71,6 +72,7 @@ def make_app(
         middlewares=[
             believe_passed(settings.cluster_token),
             refuse_cross_site(settings.own),
+            show_lost,
             answer_errors,
             auth.middleware(),
         ],
@@ -100,7 +102,9 @@ def make_app(
     app.add_routes(Tail(store.deployments, controller, watchers).routes())
     app.add_routes(TokenRoutes(store.tokens, controller).routes())
     app.add_routes(LoginRoutes(store.sign_ins, auth).routes())
-    app.add_routes(SignInPages(store.sign_ins, auth, settings).routes())
+    frames = FramePages(store, auth)
+    app.add_routes(frames.routes())
+    app.add_routes(SignInPages(store.sign_ins, auth, settings, frames.show).routes())
     app.add_routes(SecretRoutes(store.secrets, settings).routes())
     app.add_routes(CodeFileRoutes(store, blobs, controller, watchers, settings).routes())
     app.add_routes(InstanceTypeRoutes(controller).routes())
@@ -110,7 +114,7 @@ def make_app(
     app.add_routes(QuotaRoutes(store.quotas, controller).routes())
     app.add_routes(RolloutRoutes(store, source, controller, watchers).routes())
     app.add_routes(DeploymentStatusRoutes(store, controller, settings).routes())
-    app.add_routes(DeploymentPages(store, auth, controller, settings).routes())
+    app.add_routes(DeploymentPages(store, auth, controller, settings, frames.show).routes())
 
     async def uploads_under_way(_: web.Application) -> AsyncIterator[None]:
         sweep = asyncio.create_task(_drop_old_uploads(store, unpacking, settings))
