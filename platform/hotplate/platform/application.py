@@ -38,6 +38,7 @@ from hotplate.platform.api.hotplate.keys import KeyRoutes
 from hotplate.platform.api.hotplate.organizations import OrganizationRoutes
 from hotplate.platform.api.hotplate.quotas import QuotaRoutes
 from hotplate.platform.api.hotplate.rollouts import RolloutRoutes
+from hotplate.platform.api.hotplate.simulations import SimulationRoutes
 from hotplate.platform.api.openapi import document
 from hotplate.platform.api.web.passing_on import believe_passed
 from hotplate.platform.api.web.requests import BODY_S
@@ -102,6 +103,7 @@ def make_app(
     app.add_routes(Tail(store.deployments, controller, watchers).routes())
     app.add_routes(TokenRoutes(store.tokens, controller).routes())
     app.add_routes(LoginRoutes(store.sign_ins, auth).routes())
+    app.add_routes(SimulationRoutes(store, controller).routes())
     frames = FramePages(store, auth)
     app.add_routes(frames.routes())
     app.add_routes(SignInPages(store.sign_ins, auth, settings, frames.show).routes())

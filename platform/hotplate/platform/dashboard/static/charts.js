@@ -10,9 +10,9 @@ const together = uPlot.sync("time");
 
 // A canvas knows no `light-dark()`, so the colours are asked of an element that has them.
 const probe = document.createElement("i");
-export function paint(name) {
+export function paint(name, share = 100) {
   if (!probe.isConnected) document.body.append(Object.assign(probe, { hidden: true }));
-  probe.style.color = `var(--${name})`;
+  probe.style.color = share < 100 ? `color-mix(in srgb, var(--${name}) ${share}%, var(--bg))` : `var(--${name})`;
   return getComputedStyle(probe).color;
 }
 
@@ -21,22 +21,29 @@ export const LEFT = 52;
 
 // The x axis of all charts, drawn by the last one only.
 export function timeAxis(shown) {
+  const values = [
+    [86_400, "{MM}-{DD}", null, null, null, null, null, null, 1],
+    [3600, "{HH}:{mm}", "\n{MM}-{DD}", null, null, null, null, null, 0],
+    [60, "{HH}:{mm}", null, null, null, null, null, null, 1],
+    [1, "{HH}:{mm}:{ss}", null, null, null, null, null, null, 1],
+  ];
   return {
-    show: shown,
     stroke: paint("dim"),
     grid: { stroke: paint("line"), width: 1 },
     ticks: { show: false },
     font: axisFont,
     size: shown ? 24 : 0,
     space: 90,
-    values: [
-      [86_400, "{MM}-{DD}", null, null, null, null, null, null, 1],
-      [3600, "{HH}:{mm}", "\n{MM}-{DD}", null, null, null, null, null, 0],
-      [60, "{HH}:{mm}", null, null, null, null, null, null, 1],
-      [1, "{HH}:{mm}:{ss}", null, null, null, null, null, null, 1],
-    ],
+    values: shown ? values : () => [],
   };
 }
+
+// Marks of the y axis: counts are whole, bytes have powers of two.
+const powers = (base, from, to) => Array.from({ length: to - from + 1 }, (_, i) => base ** (from + i));
+const STEPS = {
+  number: [1, 2, 5].flatMap((first) => powers(10, 0, 9).map((power) => first * power)).sort((a, b) => a - b),
+  bytes: powers(2, 10, 50),
+};
 
 const last = (values) => values.findLast((value) => value !== null && value !== undefined) ?? null;
 
@@ -148,8 +155,7 @@ export function Chart({
   const empty = !series.some(({ values }) => values.some((value) => value !== null));
   return html`<figure data-chart=${name} aria-label=${sentence(title, series, as, of)}>
     <figcaption>
-      <b>${title}</b>
-      <span class="keys"
+      <b>${title}</b> <span class="keys"
         >${series.map((one) => html`<${Key} key=${one.key} series=${one} at=${at} as=${as} source=${source} />`)}</span
       >${note && html`<span class="soft">${note}</span>`}
     </figcaption>
@@ -164,8 +170,8 @@ function make(place, { series, as, height, axis, state }) {
   const columns = series.map((one) => ({
     label: one.label,
     stroke: paint(one.colour),
-    width: one.kind === "bars" ? 0 : 1.5,
-    fill: one.kind === "area" || one.kind === "bars" ? paint(one.colour) : undefined,
+    width: one.kind === "bars" ? 0 : one.kind === "area" ? 1.25 : 1.5,
+    fill: one.kind === "area" ? paint(one.colour, 35) : one.kind === "bars" ? paint(one.colour) : undefined,
     dash: one.kind === "step" ? [4, 3] : undefined,
     paths:
       one.kind === "bars"
@@ -199,7 +205,8 @@ function make(place, { series, as, height, axis, state }) {
           font: axisFont,
           size: LEFT,
           gap: 4,
-          space: 34,
+          space: 28,
+          incrs: STEPS[as],
           values: (_, marks) => marks.map((mark) => shaped(as, mark)),
         },
       ],
@@ -259,24 +266,18 @@ export function Points({ title, at, series, as }) {
     ${
       open &&
       html`<div class="scroll" tabindex="0" role="region" aria-label=${`${title}, as a table`}>
-        <table>
-          <thead>
-            <tr>
-              <th scope="col">from</th>
-              ${series.map((one) => html`<th scope="col" class="num">${one.label}</th>`)}
-            </tr>
-          </thead>
-          <tbody>
-            ${at.map(
-              (second, i) =>
-                html`<tr>
-                  <th scope="row">${moment(second * 1000)}</th>
-                  ${series.map((one) => html`<td class="num">${shaped(as, one.values[i] ?? null)}</td>`)}
-                </tr>`,
-            )}
-          </tbody>
-        </table>
-      </div>`
+      <table>
+        <thead>
+          <tr><th scope="col">from</th>${series.map((one) => html`<th scope="col" class="num">${one.label}</th>`)}</tr>
+        </thead>
+        <tbody>
+          ${at.map(
+            (second, i) =>
+              html`<tr><th scope="row">${moment(second * 1000)}</th>${series.map((one) => html`<td class="num">${shaped(as, one.values[i] ?? null)}</td>`)}</tr>`,
+          )}
+        </tbody>
+      </table>
+    </div>`
     }
   </details>`;
 }

@@ -62,16 +62,10 @@ export function ColdStarts({ starts, range, of, axis = false }) {
     ? `${bars.length} cold starts; ${seconds(took.reduce((a, b) => Math.max(a, b)))} at most`
     : `${bars.length} cold starts`;
   return html`<figure data-chart="cold-starts" aria-label=${`Cold starts of ${of}: ${text}.`}>
-    <figcaption>
-      <b>Cold starts</b>
-      <span class="keys"
-        >${Object.entries(PHASES).map(([name, colour]) => html`<span class="key" style=${{ "--colour": `var(--${colour})` }}>${name}</span>`)}</span
-      >
-      <span class="soft">${text}</span>
-    </figcaption>
-    <div class="plot" ref=${place} style=${{ height: `${height}px` }} aria-hidden="true">
-      ${!bars.length && html`<span class="nothing">none in this time</span>`}
-    </div>
+    <figcaption><b>Cold starts</b>
+      <span class="keys">${Object.entries(PHASES).map(([name, colour]) => html`<span class="key" style=${{ "--colour": `var(--${colour})` }}>${name}</span>`)}</span>
+      <span class="soft">${text}</span></figcaption>
+    <div class="plot" ref=${place} style=${{ height: `${height}px` }} aria-hidden="true">${!bars.length && html`<span class="nothing">none in this time</span>`}</div>
     <${Starts} bars=${bars} />
   </figure>`;
 }
@@ -132,29 +126,15 @@ function Starts({ bars }) {
     <summary><span class="unseen">Cold starts: </span>table</summary>
     ${
       open &&
-      html`<div class="scroll" tabindex="0" role="region" aria-label="Cold starts, as a table">
-        <table>
-          <thead>
-            <tr>
-              <th scope="col">wanted</th>
-              <th scope="col">replica</th>
-              ${names.map((name) => html`<th scope="col" class="num">${name}</th>`)}
-              <th scope="col" class="num">until ready</th>
-            </tr>
-          </thead>
-          <tbody>
-            ${bars.toReversed().map(
-              (bar) =>
-                html`<tr data-replica=${bar.replica}>
-                  <th scope="row">${moment(bar.begin * 1000)}</th>
-                  <td><bdi>${bar.replica}</bdi></td>
-                  ${names.map((name) => html`<td class="num">${lasted(bar.phases.filter((phase) => phase.name === name))}</td>`)}
-                  <td class="num">${bar.end === null ? "–" : seconds(bar.end - bar.begin)}</td>
-                </tr>`,
-            )}
-          </tbody>
-        </table>
-      </div>`
+      html`<div class="scroll" tabindex="0" role="region" aria-label="Cold starts, as a table"><table>
+      <thead><tr><th scope="col">wanted</th><th scope="col">replica</th>${names.map((name) => html`<th scope="col" class="num">${name}</th>`)}<th scope="col" class="num">until ready</th></tr></thead>
+      <tbody>${bars.toReversed().map(
+        (
+          bar,
+        ) => html`<tr data-replica=${bar.replica}><th scope="row">${moment(bar.begin * 1000)}</th><td><bdi>${bar.replica}</bdi></td>
+        ${names.map((name) => html`<td class="num">${lasted(bar.phases.filter((phase) => phase.name === name))}</td>`)}
+        <td class="num">${bar.end === null ? "–" : seconds(bar.end - bar.begin)}</td></tr>`,
+      )}</tbody></table></div>`
     }
   </details>`;
 }
@@ -164,22 +144,12 @@ const lasted = (phases) =>
 
 // The phases of one start, one bar for each on a scale of `total` seconds from `begin`.
 export function PhaseBars({ phases, begin, total }) {
-  return html`<ul class="phases">
-    ${phases.map((phase) => {
-      const [from, to] = [phase.start - begin, (phase.end ?? begin + total) - begin];
-      const share = (second) => `${Math.max(0, Math.min(100, (second / total) * 100))}%`;
-      const waited = phase.share_s ?? null;
-      return html`<li>
-        <span class="phase">${phase.name}</span>
-        <span class="track" aria-hidden="true"
-          ><i
-            style=${{ left: share(from), width: `max(2px, ${share(to - from)})`, background: `var(--${PHASES[phase.name] ?? "idle"})` }}
-        /></span>
-        <span class="num"
-          >lasted
-          ${phase.end === null ? html`<span class="soft">still</span>` : seconds(to - from)}${waited === null ? "" : html`, <span class="soft">waited ${seconds(Math.max(0, waited))}</span>`}</span
-        >
-      </li>`;
-    })}
-  </ul>`;
+  return html`<ul class="phases">${phases.map((phase) => {
+    const [from, to] = [phase.start - begin, (phase.end ?? begin + total) - begin];
+    const share = (second) => `${Math.max(0, Math.min(100, (second / total) * 100))}%`;
+    const waited = phase.share_s ?? null;
+    return html`<li><span class="phase">${phase.name}</span>
+      <span class="track" aria-hidden="true"><i style=${{ left: share(from), width: `max(2px, ${share(to - from)})`, background: `var(--${PHASES[phase.name] ?? "idle"})` }} /></span>
+      <span class="num">lasted ${phase.end === null ? html`<span class="soft">still</span>` : seconds(to - from)}${waited === null ? "" : html`, <span class="soft">waited ${seconds(Math.max(0, waited))}</span>`}</span></li>`;
+  })}</ul>`;
 }

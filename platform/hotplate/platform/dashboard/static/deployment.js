@@ -30,21 +30,12 @@ export function Tab({ here, children }) {
       <h1><bdi>${NAME}</bdi>${found && html` <${Status} source=${SOURCE} value=${found.status} />`}</h1>
       ${
         found &&
-        html`<p class="sentence">
-            <${Figure} source=${SOURCE} field="reason" value=${found.reason || null} as="text" />
-          </p>
-          <p class="facts soft">
-            <a href=${safe(found.url)} data-source=${SOURCE} data-field="url" data-value=${found.url}>${found.url}</a>
-            <span><${Figure} source=${SOURCE} field="bento" value=${found.bento} as="text" /></span>
-            <span
-              >revision
-              <${Figure}
-                source=${SOURCE}
-                field="revision"
-                value=${found.revision}
-              />${found.serving !== null && found.serving !== found.revision ? html`, revision <${Figure} source=${SOURCE} field="serving" value=${found.serving} /> serves` : null}</span
-            >
-          </p>`
+        html`<p class="sentence"><${Figure} source=${SOURCE} field="reason" value=${found.reason || null} as="text" /></p>
+        <p class="facts soft">
+          <a href=${safe(found.url)} data-source=${SOURCE} data-field="url" data-value=${found.url}>${found.url}</a>
+          <span><${Figure} source=${SOURCE} field="bento" value=${found.bento} as="text" /></span>
+          <span>revision <${Figure} source=${SOURCE} field="revision" value=${found.revision} />${found.serving !== null && found.serving !== found.revision ? html`, revision <${Figure} source=${SOURCE} field="serving" value=${found.serving} /> serves` : null}</span>
+        </p>`
       }
     </header>
     <nav class="tabs" aria-label="About this deployment">

@@ -51,12 +51,11 @@ export function Difference({ before, after, label }) {
   const lines = difference(before, after);
   const changed = lines.filter(({ sign }) => sign !== " ").length;
   return html`<p class="soft">${changed ? `${changed} lines differ` : "Nothing differs."}</p>
-    <pre class="code" tabindex="0" aria-label=${label}>
-${lines.map(({ sign, text }) =>
-        sign === " "
-          ? `  ${text}\n`
-          : sign === "+"
-            ? html`<ins>+ ${text}${"\n"}</ins>`
-            : html`<del>- ${text}${"\n"}</del>`,
-      )}</pre>`;
+    <pre class="code" tabindex="0" aria-label=${label}>${lines.map(({ sign, text }) =>
+      sign === " "
+        ? `  ${text}\n`
+        : sign === "+"
+          ? html`<ins>+ ${text}${"\n"}</ins>`
+          : html`<del>- ${text}${"\n"}</del>`,
+    )}</pre>`;
 }

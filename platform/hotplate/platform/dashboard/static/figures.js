@@ -52,7 +52,11 @@ const json = (value) =>
 // `source` is the path that answers it, `field` the key there.
 export function Figure({ source, field, value, as = "number", unit = "", cls = "" }) {
   const text = shaped(as, value);
-  return html`<bdi class=${`figure ${cls}`} data-source=${source} data-field=${field} data-value=${json(value)}
+  return html`<bdi
+    class=${`figure ${cls}`}
+    data-source=${source}
+    data-field=${field}
+    data-value=${json(value)}
     >${text}${unit && text !== NONE ? html`<span class="unit"> ${unit}</span>` : null}</bdi
   >`;
 }

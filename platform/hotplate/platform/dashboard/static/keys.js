@@ -49,13 +49,7 @@ export function Keys() {
   ];
   return html`<dialog ref=${dialog} onClose=${() => (shown.value = false)} aria-labelledby="keys">
     <h2 id="keys">Keys</h2>
-    <dl class="keys">
-      ${rows.map(
-        ([key, what]) =>
-          html`<dt><kbd>${key}</kbd></dt>
-            <dd>${what}</dd>`,
-      )}
-    </dl>
+    <dl class="keys">${rows.map(([key, what]) => html`<dt><kbd>${key}</kbd></dt><dd>${what}</dd>`)}</dl>
     <form method="dialog"><button class="plain">Close</button></form>
   </dialog>`;
 }

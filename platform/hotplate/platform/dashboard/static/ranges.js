@@ -39,7 +39,7 @@ export function RangePicker({ usual = "1h" }) {
     ${
       !last &&
       html`<span class="soft">${shortMoment(from * 1000)} – ${shortMoment(to * 1000)}</span>
-        <button class="plain" onClick=${() => choose(usual)}>Back to now</button>`
+      <button class="plain" onClick=${() => choose(usual)}>Back to now</button>`
     }
   </div>`;
 }

@@ -42,13 +42,13 @@ export function Notices() {
           ? html`<p class="notice busy">Nothing comes by itself any more: ${message}</p>`
           : null
   }
-  ${said.value.map(
-    (one) =>
-      html`<p key=${one.id} class=${`notice ${one.bad ? "bad" : "good"}`}>
-        <span>${one.text}</span>
-        <button class="plain" aria-label="Close" onClick=${() => unsay(one.id)}>×</button>
-      </p>`,
-  )}`;
+    ${said.value.map(
+      (one) =>
+        html`<p key=${one.id} class=${`notice ${one.bad ? "bad" : "good"}`}>
+          <span>${one.text}</span>
+          <button class="plain" aria-label="Close" onClick=${() => unsay(one.id)}>×</button>
+        </p>`,
+    )}`;
 }
 
 const LOOKS = { "": "System", light: "Light", dark: "Dark" };
@@ -78,8 +78,7 @@ export function Looks() {
 // What a page shows while it has no data: nothing yet, or why there is none.
 export function Waiting({ error, children }) {
   if (!error) return html`<p class="waiting" role="status"><span class="shimmer" />Loading…</p>`;
-  return html`<p class="empty bad" role="alert">${error.message}</p>
-    ${children}`;
+  return html`<p class="empty bad" role="alert">${error.message}</p>${children}`;
 }
 
 export const Empty = ({ children }) => html`<p class="empty">${children}</p>`;
@@ -100,11 +99,9 @@ export function Ask({ title, word = "", action, danger = false, onDo, onClose, c
       ${
         word &&
         html`<p>
-          <label
-            >Type <bdi class="mono">${word}</bdi> to go on<br />
-            <input value=${typed} onInput=${(e) => type(e.target.value)} autocomplete="off"
-          /></label>
-        </p>`
+        <label>Type <bdi class="mono">${word}</bdi> to go on<br />
+          <input value=${typed} onInput=${(e) => type(e.target.value)} autocomplete="off" /></label>
+      </p>`
       }
       <p class="actions">
         <button class=${danger ? "danger" : ""} disabled=${word && typed !== word}>${action}</button>

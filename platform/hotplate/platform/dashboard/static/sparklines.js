@@ -49,15 +49,12 @@ export function Sparkline({ name }) {
   }, [name]);
   const most = values?.reduce((a, b) => Math.max(a, b), 0);
   if (!values?.length || !most)
-    return html`<svg class="spark" width=${WIDTH} height=${HEIGHT} aria-hidden="true">
-      <path d=${`M0 ${HEIGHT - 1.5}H${WIDTH}`} class="flat" />
-    </svg>`;
+    return html`<svg class="spark" width=${WIDTH} height=${HEIGHT} aria-hidden="true"><path d=${`M0 ${HEIGHT - 1.5}H${WIDTH}`} class="flat" /></svg>`;
   const x = (i) => (i / (values.length - 1 || 1)) * WIDTH;
   const y = (value) => HEIGHT - 1.5 - (value / most) * (HEIGHT - 4);
   const line = values.map((value, i) => `${i ? "L" : "M"}${x(i).toFixed(1)} ${y(value).toFixed(1)}`).join("");
   const text = `Requests of the last hour: ${most} a minute at most`;
   return html`<svg class="spark" width=${WIDTH} height=${HEIGHT} role="img" aria-label=${text}>
-    <path d=${`${line}L${WIDTH} ${HEIGHT}L0 ${HEIGHT}Z`} class="below" />
-    <path d=${line} class="line" />
+    <path d=${`${line}L${WIDTH} ${HEIGHT}L0 ${HEIGHT}Z`} class="below" /><path d=${line} class="line" />
   </svg>`;
 }

@@ -29,22 +29,16 @@ const columns = [
     head: "Deployment",
     sort: (one) => one.name,
     cls: "name",
-    cell: (one) =>
-      html`<a href=${toDeployment(one.name)}><bdi>${one.name}</bdi></a>
-        <div class="soft clip">
-          <bdi title=${one.bento}><${Figure} source=${SOURCE} field="bento" value=${one.bento} as="text" /></bdi>
-        </div>`,
+    cell: (one) => html`<a href=${toDeployment(one.name)}><bdi>${one.name}</bdi></a>
+      <div class="soft clip"><bdi title=${one.bento}><${Figure} source=${SOURCE} field="bento" value=${one.bento} as="text" /></bdi></div>`,
   },
   {
     key: "status",
     head: "Status",
     sort: (one) => one.status,
     cls: "status-cell",
-    cell: (one) =>
-      html`<${Status} source=${SOURCE} value=${one.status} />
-        <div class="soft clip" title=${one.reason}>
-          <${Figure} source=${SOURCE} field="reason" value=${one.reason} as="text" />
-        </div>`,
+    cell: (one) => html`<${Status} source=${SOURCE} value=${one.status} />
+      <div class="soft clip" title=${one.reason}><${Figure} source=${SOURCE} field="reason" value=${one.reason} as="text" /></div>`,
   },
   {
     key: "replicas",
@@ -87,15 +81,7 @@ const columns = [
     head: "URL",
     cls: "url",
     cell: (one) =>
-      html`<a
-        class="soft clip"
-        href=${safe(one.url)}
-        title=${one.url}
-        data-source=${SOURCE}
-        data-field="url"
-        data-value=${one.url}
-        >${one.url}</a
-      >`,
+      html`<a class="soft clip" href=${safe(one.url)} title=${one.url} data-source=${SOURCE} data-field="url" data-value=${one.url}>${one.url}</a>`,
   },
 ];
 
@@ -117,33 +103,18 @@ export default function Deployments() {
   const only = (status) => put({ search: text === `status:${status}` ? "" : `status:${status}` });
   return html`<div class="head">
       <h1>Deployments</h1>
-      <input
-        type="search"
-        ref=${search}
-        class="search"
-        placeholder="Name, bento, label=value, status:failed"
-        aria-label="Search deployments"
-        value=${text}
-        onInput=${(event) => put({ search: event.target.value })}
-      />
+      <input type="search" ref=${search} class="search" placeholder="Name, bento, label=value, status:failed" aria-label="Search deployments" value=${text}
+        onInput=${(event) => put({ search: event.target.value })} />
     </div>
     ${
       all &&
       html`<p class="counts" role="group" aria-label="By status">
-        <span class="soft"
-          >${found.length === all.length ? `${all.length} in all` : `${found.length} of ${all.length}`}</span
-        >
-        ${STATUSES.filter((status) => counts.has(status)).map(
-          (status) =>
-            html`<button
-              class=${`plain count ${BAD.includes(status) ? "is-bad" : ""}`}
-              aria-pressed=${text === `status:${status}`}
-              onClick=${() => only(status)}
-            >
-              ${counts.get(status)} ${status}
-            </button>`,
-        )}
-      </p>`
+      <span class="soft">${found.length === all.length ? `${all.length} in all` : `${found.length} of ${all.length}`}</span>
+      ${STATUSES.filter((status) => counts.has(status)).map(
+        (status) =>
+          html`<button class=${`plain count ${BAD.includes(status) ? "is-bad" : ""}`} aria-pressed=${text === `status:${status}`} onClick=${() => only(status)}>${counts.get(status)} ${status}</button>`,
+      )}
+    </p>`
     }
     ${
       !all
@@ -152,12 +123,7 @@ export default function Deployments() {
           ? html`<${Empty}>Nothing is deployed yet. In the folder of a service: <code>bentoml deploy</code></${Empty}>`
           : !found.length
             ? html`<${Empty}>No deployment fits. <button class="link" onClick=${() => put({ search: "" })}>Show all ${all.length}</button></${Empty}>`
-            : html`<${Table}
-                label="Deployments"
-                columns=${columns}
-                items=${found}
-                rowHeight=${narrow.matches ? 132 : 53}
-                row=${(one) => ({ key: one.name, "data-deployment": one.name })}
-              />`
+            : html`<${Table} label="Deployments" columns=${columns} items=${found} rowHeight=${narrow.matches ? 132 : 53}
+              row=${(one) => ({ key: one.name, "data-deployment": one.name })} />`
     }`;
 }

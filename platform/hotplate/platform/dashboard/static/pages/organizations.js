@@ -16,9 +16,7 @@ export default function Organizations() {
   const [asks, ask] = useState(null);
   const [name, set] = useState("");
   const items = list.data.value?.items;
-  if (!items)
-    return html`<h1>Organizations</h1>
-      <${Waiting} error=${list.error.value} />`;
+  if (!items) return html`<h1>Organizations</h1><${Waiting} error=${list.error.value} />`;
   const make = async (event) => {
     event.preventDefault();
     if (await attempt(() => call("POST", SOURCE, { body: { name } }), `Organization ${name} is made.`)) set("");
@@ -41,8 +39,7 @@ export default function Organizations() {
       cls: "name",
       sort: (one) => one.name,
       cell: (one) =>
-        html`<a href=${at(one.name)}><bdi>${one.name}</bdi></a>
-          <div class="soft"><bdi>${one.description}</bdi></div>`,
+        html`<a href=${at(one.name)}><bdi>${one.name}</bdi></a><div class="soft"><bdi>${one.description}</bdi></div>`,
     },
     { key: "members", head: "Members", num: true, sort: (one) => one.members, cell: (one) => figure(one, "members") },
     {
@@ -67,22 +64,7 @@ export default function Organizations() {
         html`<button class="plain" aria-label=${`Delete ${one.name}`} onClick=${() => ask(one)}>Delete</button>`,
     },
   ];
-  return html`<h1>Organizations</h1>
-    <${Table}
-      label="Organizations"
-      columns=${columns}
-      items=${items}
-      row=${(one) => ({ key: one.name, "data-organization": one.name })}
-    />
-    <form class="row" onSubmit=${make}>
-      <label
-        >Name<br /><input
-          required
-          pattern="[a-z0-9]([\\-a-z0-9]*[a-z0-9])?"
-          maxlength="40"
-          value=${name}
-          onInput=${(event) => set(event.target.value)} /></label
-      ><button>Make an organization</button>
-    </form>
+  return html`<h1>Organizations</h1><${Table} label="Organizations" columns=${columns} items=${items} row=${(one) => ({ key: one.name, "data-organization": one.name })} />
+    <form class="row" onSubmit=${make}><label>Name<br /><input required pattern="[a-z0-9]([\\-a-z0-9]*[a-z0-9])?" maxlength="40" value=${name} onInput=${(event) => set(event.target.value)} /></label><button>Make an organization</button></form>
     ${asks && html`<${Ask} title=${`Delete organization ${asks.name}?`} action="Delete" danger=${true} word=${asks.name} onDo=${remove} onClose=${() => ask(null)}><p>${asks.deployments ? `Its ${asks.deployments} deployments end with it.` : "It has no deployments."}</p></${Ask}>`}`;
 }

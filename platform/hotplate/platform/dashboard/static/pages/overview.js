@@ -34,26 +34,15 @@ function sentence(all, short) {
 
 function Trouble({ bad, short }) {
   if (!bad.length && !short.length) return null;
-  return html`<section>
-    <h2>What is short or failing</h2>
+  return html`<section><h2>What is short or failing</h2>
     <ul class="trouble">
-      ${short.map(
-        (text) =>
-          html`<li>
-            <span class="state unhealthy"><span class="glyph" aria-hidden="true">▲</span></span> <bdi>${text}</bdi>
-          </li>`,
-      )}
+      ${short.map((text) => html`<li><span class="state unhealthy"><span class="glyph" aria-hidden="true">▲</span></span> <bdi>${text}</bdi></li>`)}
       ${bad.map(
-        (one) =>
-          html`<li key=${one.name} data-deployment=${one.name}>
-            <${Status} source=${LIST} value=${one.status} />
-            <a href=${toDeployment(one.name)}><bdi>${one.name}</bdi></a> <bdi class="soft">${one.reason}</bdi>
-            <a href=${toDeployment(one.name, "logs")}>log</a>
-            <a href=${toDeployment(one.name, "revisions")}>revisions</a>
-          </li>`,
+        (one) => html`<li key=${one.name} data-deployment=${one.name}><${Status} source=${LIST} value=${one.status} />
+        <a href=${toDeployment(one.name)}><bdi>${one.name}</bdi></a> <bdi class="soft">${one.reason}</bdi>
+        <a href=${toDeployment(one.name, "logs")}>log</a> <a href=${toDeployment(one.name, "revisions")}>revisions</a></li>`,
       )}
-    </ul>
-  </section>`;
+    </ul></section>`;
 }
 
 // GPUs by what they do: of nodes as they are, of use as the last step of the series says.
@@ -68,16 +57,9 @@ function Gpus({ nodes, data, source }) {
     ["starting", "busy-fill", last(data?.gpu_s?.starting)],
     ["free", "line", all - taken],
   ];
-  return html`<section>
-    <h2>GPUs</h2>
-    <p class="meter" aria-hidden="true">
-      ${uses.map(([, colour, count]) => html`<i style=${{ flexGrow: count, background: `var(--${colour})` }} />`)}
-    </p>
-    <p class="keys">
-      ${uses.map(([use, colour, count]) => html`<span class="key" style=${{ "--colour": `var(--${colour})` }}>${use} <b data-source=${use === "free" ? PLATFORM : source}>${number(count)}</b></span>`)}
-      <span class="soft">of ${all}</span>
-    </p>
-  </section>`;
+  return html`<section><h2>GPUs</h2>
+    <p class="meter" aria-hidden="true">${uses.map(([, colour, count]) => html`<i style=${{ flexGrow: count, background: `var(--${colour})` }} />`)}</p>
+    <p class="keys">${uses.map(([use, colour, count]) => html`<span class="key" style=${{ "--colour": `var(--${colour})` }}>${use} <b data-source=${use === "free" ? PLATFORM : source}>${number(count)}</b></span>`)} <span class="soft">of ${all}</span></p></section>`;
 }
 
 function Costs() {
@@ -90,22 +72,14 @@ function Costs() {
   const sum = (of) => items.reduce((all, item) => all + (of(item) ?? 0), 0);
   const gpuHours = sum(({ gpu_s }) => gpu_s.busy + gpu_s.idle + gpu_s.starting) / 3600;
   const cost = items.some(({ cost }) => cost !== null) ? sum((item) => item.cost) : null;
-  return html`<div>
-    <dt>Cost today</dt>
-    <dd>
-      <a class="quiet" href=${to("/costs")}
-        >${cost === null ? html`${number(gpuHours)} <span class="soft">GPU-h</span>` : number(cost)}</a
-      >
-    </dd>
-  </div>`;
+  return html`<div><dt>Cost today</dt><dd><a class="quiet" href=${to("/costs")}>${cost === null ? html`${number(gpuHours)} <span class="soft">GPU-h</span>` : number(cost)}</a></dd></div>`;
 }
 
 const useOptional = (allowed, path, options) => (allowed ? useResource(path, options) : null);
 
 export default function Overview() {
   if (!may("developer"))
-    return html`<h1>Overview</h1>
-      <p>You may call protected deployments: <a href=${to("/api_tokens")}>your API tokens</a>.</p>`;
+    return html`<h1>Overview</h1><p>You may call protected deployments: <a href=${to("/api_tokens")}>your API tokens</a>.</p>`;
   const list = useResource(LIST, { topic: "deployments", join: ofList });
   const platform = useOptional(page.operator, PLATFORM, { topic: "platform" });
   const events = useResource(`${ROOT}/events?count=30`, { topic: "events", join: ofEvents });
@@ -113,9 +87,7 @@ export default function Overview() {
   const { data, source } = useSeries(`${ROOT}/series`, from, end);
   const drawn = useDrawn(data);
   const all = list.data.value;
-  if (!all)
-    return html`<h1>Overview</h1>
-      <${Waiting} error=${list.error.value} />`;
+  if (!all) return html`<h1>Overview</h1><${Waiting} error=${list.error.value} />`;
   const short = platform?.data.value?.short ?? NONE;
   const { bad, text } = sentence(all, short);
   const shared = { at: drawn?.at, range: [from, end], source };
@@ -126,55 +98,20 @@ export default function Overview() {
     ${!all.length && html`<${Empty}>In the folder of a service: <code>bentoml deploy</code>. Log in first: <code>bentoml cloud login</code></${Empty}>`}
     <${Trouble} bad=${bad} short=${short} />
     <dl class="numbers">
-      <div>
-        <dt>Deployments</dt>
-        <dd><a class="quiet" href=${to("/deployments")}>${all.length}</a></dd>
-      </div>
-      <div>
-        <dt>Replicas ready</dt>
-        <dd>${total(ready)}</dd>
-      </div>
-      <div>
-        <dt>Requests</dt>
-        <dd>${rates.length ? html`${number(rates.reduce((a, b) => a + b, 0))}<span class="soft">/s</span>` : "–"}</dd>
-      </div>
-      <div>
-        <dt>In flight</dt>
-        <dd>${total(inFlight)}</dd>
-      </div>
-      <div>
-        <dt>Queued</dt>
-        <dd>${total(queued)}</dd>
-      </div>
+      <div><dt>Deployments</dt><dd><a class="quiet" href=${to("/deployments")}>${all.length}</a></dd></div>
+      <div><dt>Replicas ready</dt><dd>${total(ready)}</dd></div>
+      <div><dt>Requests</dt><dd>${rates.length ? html`${number(rates.reduce((a, b) => a + b, 0))}<span class="soft">/s</span>` : "–"}</dd></div>
+      <div><dt>In flight</dt><dd>${total(inFlight)}</dd></div>
+      <div><dt>Queued</dt><dd>${total(queued)}</dd></div>
       <${Costs} />
     </dl>
     <${Gpus} nodes=${platform?.data.value?.nodes ?? NONE} data=${data} source=${source} />
     ${
       drawn &&
-      html`<section>
-        <h2>The last hour</h2>
-        <div class="axis">
-          <${Chart}
-            ...${shared}
-            name="requests"
-            title="Requests"
-            series=${requestSeries(drawn)}
-            as="rate"
-            height=${140}
-          />
-          <${Chart}
-            ...${shared}
-            name="queue"
-            title="In flight and queued"
-            series=${queueSeries(drawn)}
-            height=${110}
-            axis=${true}
-          />
-        </div>
-      </section>`
+      html`<section><h2>The last hour</h2><div class="axis">
+      <${Chart} ...${shared} name="requests" title="Requests" series=${requestSeries(drawn)} as="rate" height=${140} />
+      <${Chart} ...${shared} name="queue" title="In flight and queued" series=${queueSeries(drawn)} height=${110} axis=${true} /></div></section>`
     }
-    <section>
-      <h2>Last events</h2>
-      ${events.data.value?.length ? html`<${Events} events=${events.data.value.slice(0, 15)} named=${true} />` : html`<${Empty}>Nothing has happened yet.</${Empty}>`}
-    </section>`;
+    <section><h2>Last events</h2>
+      ${events.data.value?.length ? html`<${Events} events=${events.data.value.slice(0, 15)} named=${true} />` : html`<${Empty}>Nothing has happened yet.</${Empty}>`}</section>`;
 }

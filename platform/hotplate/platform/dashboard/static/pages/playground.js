@@ -24,43 +24,16 @@ function read(schema, text) {
 }
 
 function Field({ name, schema, value, onChange, needed }) {
-  const label = html`<span
-    ><bdi>${name}</bdi>${needed ? html` <span class="soft">needed</span>` : ""}
-    <span class="hint">${schema.description ?? schema.type ?? ""}</span></span
-  >`;
+  const label = html`<span><bdi>${name}</bdi>${needed ? html` <span class="soft">needed</span>` : ""} <span class="hint">${schema.description ?? schema.type ?? ""}</span></span>`;
   if (isFile(schema))
-    return html`<label
-      >${label}<input
-        type="file"
-        multiple=${schema.type === "array"}
-        onChange=${(event) => onChange(event.target.files)}
-    /></label>`;
+    return html`<label>${label}<input type="file" multiple=${schema.type === "array"} onChange=${(event) => onChange(event.target.files)} /></label>`;
   if (schema.type === "boolean")
-    return html`<label class="check"
-      ><input
-        type="checkbox"
-        checked=${value === true}
-        onChange=${(event) => onChange(event.target.checked)}
-      />${label}</label
-    >`;
+    return html`<label class="check"><input type="checkbox" checked=${value === true} onChange=${(event) => onChange(event.target.checked)} />${label}</label>`;
   if (schema.enum)
-    return html`<label
-      >${label}<select value=${value} onChange=${(event) => onChange(event.target.value)}>
-        ${schema.enum.map((each) => html`<option>${String(each)}</option>`)}
-      </select></label
-    >`;
+    return html`<label>${label}<select value=${value} onChange=${(event) => onChange(event.target.value)}>${schema.enum.map((each) => html`<option>${String(each)}</option>`)}</select></label>`;
   if (isPlain(schema) && schema.type !== "string")
-    return html`<label
-      >${label}<input type="number" step="any" value=${value} onInput=${(event) => onChange(event.target.value)}
-    /></label>`;
-  return html`<label
-    >${label}<textarea
-      rows=${isPlain(schema) ? 2 : 5}
-      value=${value}
-      onInput=${(event) => onChange(event.target.value)}
-      spellcheck=${false}
-    />
-  </label>`;
+    return html`<label>${label}<input type="number" step="any" value=${value} onInput=${(event) => onChange(event.target.value)} /></label>`;
+  return html`<label>${label}<textarea rows=${isPlain(schema) ? 2 : 5} value=${value} onInput=${(event) => onChange(event.target.value)} spellcheck=${false} /></label>`;
 }
 
 // `{ status, head, text, took, first, done, error }` of a call that is under way.
@@ -104,15 +77,11 @@ function useCall() {
 function Answer({ answer, onStop }) {
   if (!answer) return html`<${Empty}>The answer comes here.</${Empty}>`;
   const bad = answer.error || answer.status >= 400;
-  return html`<section aria-live="polite">
-    <p class=${bad ? "is-bad" : ""}>
-      ${answer.status ? html`<b>${answer.status}</b>${answer.own === false ? " by the platform" : ""}` : answer.error ? "" : "It waits like any caller…"}
-      ${answer.first !== undefined ? html`<span class="soft">first byte after ${seconds(answer.first)}, ${answer.done ? "whole" : "so far"} ${bytes(answer.size)} after ${seconds(answer.took)}</span>` : null}
-      ${!answer.done && html` <button class="plain" type="button" onClick=${onStop}>Give up</button>`}
-    </p>
+  return html`<section aria-live="polite"><p class=${bad ? "is-bad" : ""}>
+      ${answer.status ? html`<b>${answer.status}</b>${answer.own === false ? " by the platform" : ""}` : answer.error ? "" : "It waits like any caller…"} ${answer.first !== undefined ? html`<span class="soft">first byte after ${seconds(answer.first)}, ${answer.done ? "whole" : "so far"} ${bytes(answer.size)} after ${seconds(answer.took)}</span>` : null}
+      ${!answer.done && html` <button class="plain" type="button" onClick=${onStop}>Give up</button>`}</p>
     ${answer.error && html`<p class="bad" role="alert">${answer.error}</p>`}
-    ${answer.isText === false ? html`<p class="soft">${bytes(answer.size)} of ${answer.type}, which is not shown.</p>` : html`<pre class="code wrap" tabindex="0" aria-label="The answer">${visible(answer.text)}</pre>`}
-  </section>`;
+    ${answer.isText === false ? html`<p class="soft">${bytes(answer.size)} of ${answer.type}, which is not shown.</p>` : html`<pre class="code wrap" tabindex="0" aria-label="The answer">${visible(answer.text)}</pre>`}</section>`;
 }
 
 function Method({ method, found, versions }) {
@@ -166,43 +135,20 @@ function Method({ method, found, versions }) {
       method: what === "cancel" ? "PUT" : "GET",
       path: `${method.route}/${what}?task_id=${encodeURIComponent(task)}`,
     });
-  return html`<div class="split">
-      <form class="fields" onSubmit=${submit}>
-        ${method.doc && html`<p><bdi>${method.doc}</bdi></p>`}
-        ${members.map(([name, schema]) => html`<${Field} key=${name} name=${name} schema=${schema} value=${given[name]} needed=${input.required?.includes(name)} onChange=${(value) => give({ ...given, [name]: value })} />`)}
-        ${
-          versions.length > 1 &&
-          html`<label
-            >Version<select value=${version} onChange=${(event) => choose(event.target.value)}>
-              <option value="">as the weights say</option>
-              ${versions.map(({ version: each }) => html`<option>${each}</option>`)}
-            </select></label
-          >`
-        }
-        <p class="actions"><button>${isTask ? "Submit the task" : "Call"}</button></p>
-        ${
-          isTask &&
-          html`<fieldset class="card">
-            <legend>A task that was submitted</legend>
-            <div class="row">
-              <label>Its id<input value=${task} onInput=${(event) => setTask(event.target.value.trim())} /></label>
-              ${["status", "get", "cancel"].map((what) => html`<button type="button" class="plain" disabled=${!task} onClick=${() => ask(what)}>${what}</button>`)}
-            </div>
-          </fieldset>`
-        }
-      </form>
-      <div><${Answer} answer=${answer} onStop=${stop} /></div>
-    </div>
-    <div class="split">
-      <div>
-        <h2>The same with curl</h2>
-        <pre class="code curl" tabindex="0">${asCurl(call)}</pre>
-      </div>
-      <div>
-        <h2>The same in Python</h2>
-        <pre class="code python" tabindex="0">${asPython(call)}</pre>
-      </div>
-    </div>`;
+  return html`<div class="split"><form class="fields" onSubmit=${submit}>
+      ${method.doc && html`<p><bdi>${method.doc}</bdi></p>`}
+      ${members.map(([name, schema]) => html`<${Field} key=${name} name=${name} schema=${schema} value=${given[name]} needed=${input.required?.includes(name)} onChange=${(value) => give({ ...given, [name]: value })} />`)}
+      ${versions.length > 1 && html`<label>Version<select value=${version} onChange=${(event) => choose(event.target.value)}><option value="">as the weights say</option>${versions.map(({ version: each }) => html`<option>${each}</option>`)}</select></label>`}
+      <p class="actions"><button>${isTask ? "Submit the task" : "Call"}</button></p>
+      ${
+        isTask &&
+        html`<fieldset class="card"><legend>A task that was submitted</legend><div class="row"><label>Its id<input value=${task} onInput=${(event) => setTask(event.target.value.trim())} /></label>
+        ${["status", "get", "cancel"].map((what) => html`<button type="button" class="plain" disabled=${!task} onClick=${() => ask(what)}>${what}</button>`)}</div></fieldset>`
+      }
+    </form>
+    <div><${Answer} answer=${answer} onStop=${stop} /></div></div>
+    <div class="split"><div><h2>The same with curl</h2><pre class="code curl" tabindex="0">${asCurl(call)}</pre></div>
+    <div><h2>The same in Python</h2><pre class="code python" tabindex="0">${asPython(call)}</pre></div></div>`;
 }
 
 function Playground({ found }) {
@@ -218,9 +164,7 @@ function Playground({ found }) {
   if (!routes.length)
     return html`<${Empty}>The service has no methods of its own; what it answers at <bdi>${found.url}</bdi> is up to it.</${Empty}>`;
   const chosen = routes.find(({ route }) => route === asked("method")) ?? routes[0];
-  return html`<div class="controls" role="group" aria-label="Method">
-      ${routes.map((each) => html`<button class="plain mono" aria-pressed=${each === chosen} onClick=${() => put({ method: each.route })}>${each.route}${each.is_task ? " task" : ""}</button>`)}
-    </div>
+  return html`<div class="controls" role="group" aria-label="Method">${routes.map((each) => html`<button class="plain mono" aria-pressed=${each === chosen} onClick=${() => put({ method: each.route })}>${each.route}${each.is_task ? " task" : ""}</button>`)}</div>
     ${found.config.access_authorization && html`<p class="soft">Callers need a token of the scope <code>endpoint</code>; from here you call as yourself.</p>`}
     <${Method} key=${chosen.route} method=${chosen} found=${found} versions=${found.live.rollout?.versions ?? []} />`;
 }

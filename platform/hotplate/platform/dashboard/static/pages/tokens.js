@@ -36,29 +36,15 @@ function NewToken({ onMade }) {
       say(error.message, true);
     }
   };
-  return html`<form class="row" onSubmit=${make}>
-    <label
-      >Name<br /><input
-        required
-        maxlength="200"
-        value=${draft.name}
-        onInput=${(event) => set({ ...draft, name: event.target.value })}
-    /></label>
-    <label
-      >For<br /><select value=${draft.scope} onChange=${(event) => set({ ...draft, scope: event.target.value })}>
-        ${Object.entries(SCOPES)
-          .filter(([scope]) => may("developer") || scope === "endpoint")
-          .map(([scope, text]) => html`<option value=${scope}>${scope}: ${text}</option>`)}
-      </select></label
-    >
-    <label
-      >Good<br /><select value=${draft.days} onChange=${(event) => set({ ...draft, days: event.target.value })}>
-        ${Object.entries(LIVES).map(([days, text]) => html`<option value=${days}>${text}</option>`)}
-      </select></label
-    >
+  return html`<form class="row" onSubmit=${make}><label>Name<br /><input required maxlength="200" value=${draft.name} onInput=${(event) => set({ ...draft, name: event.target.value })} /></label>
+    <label>For<br /><select value=${draft.scope} onChange=${(event) => set({ ...draft, scope: event.target.value })}>${Object.entries(
+      SCOPES,
+    )
+      .filter(([scope]) => may("developer") || scope === "endpoint")
+      .map(([scope, text]) => html`<option value=${scope}>${scope}: ${text}</option>`)}</select></label>
+    <label>Good<br /><select value=${draft.days} onChange=${(event) => set({ ...draft, days: event.target.value })}>${Object.entries(LIVES).map(([days, text]) => html`<option value=${days}>${text}</option>`)}</select></label>
     ${may("admin") && html`<label class="check"><input type="checkbox" checked=${draft.service} onChange=${(event) => set({ ...draft, service: event.target.checked })} /> the organization's own</label>`}
-    <button>Make a token</button>
-  </form>`;
+    <button>Make a token</button></form>`;
 }
 
 export default function Tokens() {
@@ -66,9 +52,7 @@ export default function Tokens() {
   const [asks, ask] = useState(null);
   const [made, show] = useState(null);
   const items = list.data.value?.items;
-  if (!items)
-    return html`<h1>API tokens</h1>
-      <${Waiting} error=${list.error.value} />`;
+  if (!items) return html`<h1>API tokens</h1><${Waiting} error=${list.error.value} />`;
   const end = async () => {
     const done = await attempt(
       () => call("DELETE", `/api/v1/api_tokens/${encodeURIComponent(asks.uid)}`),
@@ -84,9 +68,7 @@ export default function Tokens() {
       head: "Token",
       cls: "name",
       sort: (one) => one.name,
-      cell: (one) =>
-        html`<b><bdi>${one.name}</bdi></b>
-          <div class="soft"><bdi>${one.description}</bdi></div>`,
+      cell: (one) => html`<b><bdi>${one.name}</bdi></b><div class="soft"><bdi>${one.description}</bdi></div>`,
     },
     { key: "scopes", head: "For", cell: (one) => one.scopes.map((scope) => html`<span class="label">${scope}</span>`) },
     {
@@ -117,16 +99,8 @@ export default function Tokens() {
       cell: (one) => html`<button class="plain" aria-label=${`End ${one.name}`} onClick=${() => ask(one)}>End</button>`,
     },
   ];
-  return html`<h1>API tokens</h1>
-    <${NewToken} onMade=${(token) => (show(token), list.reload())} /> ${
-      made &&
-      html`<section class="card" role="status">
-        <h2>Token <bdi>${made.name}</bdi></h2>
-        <p>It is shown now and never again.</p>
-        <pre class="code wrap" tabindex="0" aria-label="The token">${made.token}</pre>
-        <button class="plain" onClick=${() => show(null)}>I have it</button>
-      </section>`
-    }
+  return html`<h1>API tokens</h1><${NewToken} onMade=${(token) => (show(token), list.reload())} />
+    ${made && html`<section class="card" role="status"><h2>Token <bdi>${made.name}</bdi></h2><p>It is shown now and never again.</p><pre class="code wrap" tabindex="0" aria-label="The token">${made.token}</pre><button class="plain" onClick=${() => show(null)}>I have it</button></section>`}
     ${items.length ? html`<${Table} label="API tokens" columns=${columns} items=${items} row=${(one) => ({ key: one.uid, "data-token": one.uid })} />` : html`<${Empty}>There is no token that you may see.</${Empty}>`}
     ${asks && html`<${Ask} title=${`End token ${asks.name}?`} action="End it" danger=${true} onDo=${end} onClose=${() => ask(null)}><p>Whoever uses it is refused from now on.</p></${Ask}>`}`;
 }
