@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from base64 import b64encode
 from contextlib import suppress
 from pathlib import Path
 
 import aiohttp
 
+from tests.browser.paths import SPACE
+from tests.support.control_plane.cloud import MANIFEST, ApiSession
 from tests.support.end_to_end.laptop import Laptop
 from tests.support.end_to_end.platform_process import Platform
 from tests.support.services.bentos import IMAGE, SLEEPY
@@ -37,6 +40,13 @@ class Words:
         return pages
 '''
 )
+MODEL = """
+import bentoml
+
+with bentoml.models.create("weights:v1") as model:
+    with open(model.path_of("weights.bin"), "wb") as file:
+        file.write(bytes(3 << 20))
+"""
 BROKEN = SERVICE.replace(
     "class Words:",
     "class Words:\n    def __init__(self):\n        raise SystemExit('no weights')\n",
@@ -58,9 +68,28 @@ class Town:
         self.laptop = await Laptop.at(self._folder / "laptop", self.platform)
         tag = await self.laptop.build("words", SERVICE)
         await self.laptop.bentoml("push", tag)
+        await self.laptop.python(MODEL)
+        await self.laptop.bentoml("models", "push", "weights:v1")
         scaling = {"scaling": {"min_replicas": 1, "max_replicas": 3}}
         await self.laptop.deploy("chat", tag, Words=scaling)
+        await self._make_code_space(SPACE)
         await self.laptop.deploy("captions", tag, Words={"scaling": SLEEPY})
+
+    async def _make_code_space(self, name: str) -> None:
+        """As `bentoml code` makes one, before it says that all files are there."""
+        manifest = MANIFEST | {"dev": True, "image": {"python_version": "3.11"}}
+        draft = {"version": "v1", "manifest": manifest, "build_at": "", "labels": []}
+        files = [
+            {"path": "service.py", "b64_encoded_content": b64encode(b"import bentoml").decode()}
+        ]
+        versions = f"/api/v1/bento_repositories/{name}/bentos"
+        async with ApiSession(self.platform.url, self.platform.token) as api:
+            await api.call("POST", "/api/v1/bento_repositories", {"name": name})
+            await api.call("POST", versions, draft | {"description": ""})
+            await api.call("PATCH", f"{versions}/v1/finish_upload", {"status": "success"})
+            asked = {"name": name, "bento": f"{name}:v1", "dev": True}
+            await api.call("POST", "/api/v2/deployments", asked)
+            await api.call("POST", f"/api/v2/deployments/{name}/files", {"files": files})
 
     async def break_one(self) -> None:
         """One that cannot start."""

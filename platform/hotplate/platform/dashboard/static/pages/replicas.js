@@ -15,7 +15,7 @@ function Replica({ one }) {
   const end = one.phases.reduce((most, phase) => Math.max(most, phase.end ?? phase.start), begin);
   const started = one.ready_at ? (Date.parse(one.ready_at) - Date.parse(one.wanted_at)) / 1000 : null;
   return html`<section class="card" data-replica=${one.id}>
-    <h3><bdi>${one.id}</bdi> <${Status} source=${SOURCE} field="live.replicas.state" value=${one.out && one.state === "ready" ? "unhealthy" : one.state} /></h3>
+    <h2><bdi class="mono">${one.id}</bdi> <${Status} source=${SOURCE} field="live.replicas.state" value=${one.state} /></h2>
     ${(one.reason || one.out) && html`<p class=${one.out ? "is-bad" : ""}><bdi>${one.out || one.reason}</bdi>${one.out_since && html` · <${Ago} at=${one.out_since} />`}</p>`}
     <dl class="facts-list">
       ${fact("Service", figure("service", one.service, "text"))}
