@@ -79,7 +79,7 @@ async def test_it_is_scaled_and_put_back(town: Town, visitor: Visitor) -> None:
     assert found["config"]["services"]["Words"]["scaling"]["max_replicas"] == 4
 
     async def settled() -> bool:
-        return (await town.platform.ask("chat", "/rollout"))["phase"] == "done"
+        return bool((await town.platform.ask("chat", "/rollout"))["phase"] == "done")
 
     await until(settled)
     await visitor.open("/deployments/chat/revisions")

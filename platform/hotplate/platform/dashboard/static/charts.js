@@ -72,22 +72,25 @@ function sentence(title, series, as, of) {
 function stacked(series) {
   let sums = null;
   const drawn = series.map(({ values }) => {
-    sums = values.map((value, i) => (value === null && !sums ? null : (value ?? 0) + (sums?.[i] ?? 0)));
+    const below = sums ?? values.map(() => null);
+    sums = values.map((value, i) => (value === null && below[i] === null ? null : (value ?? 0) + (below[i] ?? 0)));
     return sums;
   });
   return drawn;
 }
 
 function Key({ series, at, as, source, field }) {
-  const index = cursor.value === null ? -1 : pointAt(at, cursor.value);
-  const value = index < 0 ? last(series.values) : (series.values[index] ?? null);
+  const known = series.values.findLastIndex((each) => each !== null && each !== undefined);
+  const index = cursor.value === null ? known : pointAt(at, cursor.value);
+  const value = series.values[index] ?? null;
+  const raw = (series.raw ?? series.values)[index] ?? null;
   const dash = series.kind === "step" || series.kind === "line" ? "dash" : "";
   return html`<span class=${`key ${dash}`} style=${{ "--colour": `var(--${series.colour})` }}
     >${series.label}${" "}<b
       class="figure"
       data-source=${source}
       data-field=${series.field ?? field}
-      data-value=${value ?? ""}
+      data-value=${raw ?? ""}
       >${shaped(as, value)}</b
     ></span
   >`;

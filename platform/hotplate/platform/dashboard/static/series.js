@@ -1,5 +1,6 @@
 // Figures over time as the API keeps them, and what charts make of them.
 import { call } from "hotplate/api";
+import { now } from "hotplate/clock";
 import { pending } from "hotplate/resources";
 import { useEffect, useMemo, useRef, useState } from "hotplate/view";
 
@@ -30,18 +31,22 @@ export function useSeries(path, from, to, step = 0) {
   return shown;
 }
 
-const each = (values, change) => (values ?? []).map((value) => (value === null ? null : change(value)));
+const each = (values, change) => (values ?? []).map((value, i) => (value === null ? null : change(value, i)));
 
 // What charts draw of `series`: rates per second, shares of time as numbers of GPUs or replicas.
 export function useDrawn(data) {
   return useMemo(() => {
     if (!data?.at?.length) return null;
-    const perSecond = (values) => each(values, (value) => value / data.step_s);
+    // The last step is not over yet.
+    const end = data.at.length - 1;
+    const lasted = Math.min(data.step_s, Math.max(2, now() / 1000 - data.at[end]));
+    const perSecond = (values) => each(values, (value, i) => value / (i === end ? lasted : data.step_s));
     const less = (values, others) =>
       (values ?? []).map((value, i) => (value === null ? null : Math.max(0, value - (others?.[i] ?? 0))));
     const { at, requests, errors, refused, queued, in_flight, replicas = {}, gpu_s = {} } = data;
     return {
       at,
+      raw: data,
       answered: perSecond(less(requests, errors)),
       errors: perSecond(errors),
       refused: perSecond(refused),
@@ -66,9 +71,9 @@ export function useDrawn(data) {
 }
 
 export const requestSeries = (drawn) => [
-  { key: "answered", field: "requests", label: "answered", colour: "calm", kind: "area", values: drawn.answered },
-  { key: "failed", field: "errors", label: "failed", colour: "bad-fill", kind: "area", values: drawn.errors },
-  { key: "refused", field: "refused", label: "refused", colour: "busy-fill", kind: "area", values: drawn.refused },
+  { key: "answered", field: "requests", label: "answered", colour: "calm", kind: "area", values: drawn.answered, raw: drawn.raw.requests },
+  { key: "failed", field: "errors", label: "failed", colour: "bad-fill", kind: "area", values: drawn.errors, raw: drawn.raw.errors },
+  { key: "refused", field: "refused", label: "refused", colour: "busy-fill", kind: "area", values: drawn.refused, raw: drawn.raw.refused },
 ];
 export const queueSeries = (drawn) => [
   { key: "in_flight", label: "in flight", field: "in_flight", colour: "calm", kind: "area", values: drawn.inFlight },
@@ -95,7 +100,7 @@ export const replicaSeries = (drawn) => [
   { key: "wanted", label: "wanted", field: "replicas.wanted", colour: "text", kind: "step", values: drawn.wanted },
 ];
 export const gpuSeries = (drawn) => [
-  { key: "busy", label: "busy", field: "gpu_s.busy", colour: "calm", kind: "area", values: drawn.gpuBusy },
+  { key: "busy", label: "busy", field: "gpu_s.busy", colour: "calm", kind: "area", values: drawn.gpuBusy, raw: drawn.raw.gpu_s?.busy },
   {
     key: "starting",
     label: "starting",
@@ -103,6 +108,7 @@ export const gpuSeries = (drawn) => [
     colour: "busy-fill",
     kind: "area",
     values: drawn.gpuStarting,
+    raw: drawn.raw.gpu_s?.starting,
   },
-  { key: "idle", label: "idle", field: "gpu_s.idle", colour: "idle", kind: "area", values: drawn.gpuIdle },
+  { key: "idle", label: "idle", field: "gpu_s.idle", colour: "idle", kind: "area", values: drawn.gpuIdle, raw: drawn.raw.gpu_s?.idle },
 ];

@@ -70,9 +70,14 @@ function Costs() {
   const items = data.value?.items;
   if (!items) return null;
   const sum = (of) => items.reduce((all, item) => all + (of(item) ?? 0), 0);
-  const gpuHours = sum(({ gpu_s }) => gpu_s.busy + gpu_s.idle + gpu_s.starting) / 3600;
-  const cost = items.some(({ cost }) => cost !== null) ? sum((item) => item.cost) : null;
-  return html`<div><dt>Cost today</dt><dd><a class="quiet" href=${to("/costs")}>${cost === null ? html`${number(gpuHours)} <span class="soft">GPU-h</span>` : number(cost)}</a></dd></div>`;
+  const hours = (of) => sum((item) => (of(item).busy + of(item).idle + of(item).starting) / 3600);
+  const [gpuHours, replicaHours] = [hours(({ gpu_s }) => gpu_s), hours(({ replica_s }) => replica_s)];
+  const cost = items.some((item) => item.cost !== null) ? sum((item) => item.cost) : null;
+  const [amount, unit] = cost !== null ? [cost, ""] : gpuHours ? [gpuHours, "GPU-h"] : [replicaHours, "replica-h"];
+  return html`<div>
+    <dt>Cost today</dt>
+    <dd><a class="quiet" href=${to("/costs")}>${number(amount)} <span class="soft">${unit}</span></a></dd>
+  </div>`;
 }
 
 const useOptional = (allowed, path, options) => (allowed ? useResource(path, options) : null);
