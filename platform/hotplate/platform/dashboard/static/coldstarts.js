@@ -127,11 +127,12 @@ function Starts({ bars }) {
     ${
       open &&
       html`<div class="scroll" tabindex="0" role="region" aria-label="Cold starts, as a table"><table>
-      <thead><tr><th scope="col">wanted</th><th scope="col">replica</th>${names.map((name) => html`<th scope="col" class="num">${name}</th>`)}<th scope="col" class="num">until ready</th></tr></thead>
+      <thead><tr><th scope="col">wanted</th>
+        <th scope="col">replica</th>${names.map((name) => html`<th scope="col" class="num">${name}</th>`)}<th scope="col" class="num">until ready</th>
+        </tr></thead>
       <tbody>${bars.toReversed().map(
-        (
-          bar,
-        ) => html`<tr data-replica=${bar.replica}><th scope="row">${moment(bar.begin * 1000)}</th><td><bdi>${bar.replica}</bdi></td>
+        (bar) => html`<tr data-replica=${bar.replica}><th scope="row">${moment(bar.begin * 1000)}</th><td>
+          <bdi>${bar.replica}</bdi></td>
         ${names.map((name) => html`<td class="num">${lasted(bar.phases.filter((phase) => phase.name === name))}</td>`)}
         <td class="num">${bar.end === null ? "–" : seconds(bar.end - bar.begin)}</td></tr>`,
       )}</tbody></table></div>`
@@ -149,7 +150,10 @@ export function PhaseBars({ phases, begin, total }) {
     const share = (second) => `${Math.max(0, Math.min(100, (second / total) * 100))}%`;
     const waited = phase.share_s ?? null;
     return html`<li><span class="phase">${phase.name}</span>
-      <span class="track" aria-hidden="true"><i style=${{ left: share(from), width: `max(2px, ${share(to - from)})`, background: `var(--${PHASES[phase.name] ?? "idle"})` }} /></span>
-      <span class="num">lasted ${phase.end === null ? html`<span class="soft">still</span>` : seconds(to - from)}${waited === null ? "" : html`, <span class="soft">waited ${seconds(Math.max(0, waited))}</span>`}</span></li>`;
+      <span class="track" aria-hidden="true">
+        <i style=${{ left: share(from), width: `max(2px, ${share(to - from)})`, background: `var(--${PHASES[phase.name] ?? "idle"})` }} />
+        </span>
+      <span class="num">lasted ${phase.end === null ? html`<span class="soft">still</span>` : seconds(to - from)}${waited === null ? "" : html`, <span class="soft">waited ${seconds(Math.max(0, waited))}</span>`}</span>
+        </li>`;
   })}</ul>`;
 }

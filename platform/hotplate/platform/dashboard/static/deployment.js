@@ -30,7 +30,8 @@ export function Tab({ here, children }) {
       <h1><bdi>${NAME}</bdi>${found && html` <${Status} source=${SOURCE} value=${found.status} />`}</h1>
       ${
         found &&
-        html`<p class="sentence"><${Figure} source=${SOURCE} field="reason" value=${found.reason || null} as="text" /></p>
+        html`<p class="sentence">
+          <${Figure} source=${SOURCE} field="reason" value=${found.reason || null} as="text" /></p>
         <p class="facts soft">
           <a href=${safe(found.url)} data-source=${SOURCE} data-field="url" data-value=${found.url}>${found.url}</a>
           <span><${Figure} source=${SOURCE} field="bento" value=${found.bento} as="text" /></span>
@@ -45,7 +46,8 @@ export function Tab({ here, children }) {
       found
         ? html`<div data-deployment=${NAME}>${children(found)}</div>`
         : error.value?.status === 404
-          ? html`<${Empty}>This deployment is gone: it was deleted. <a href="/deployments">All deployments</a></${Empty}>`
+          ? html`<${Empty}>This deployment is gone: it was deleted. <a href="/deployments">All deployments</a>
+            </${Empty}>`
           : html`<${Waiting} error=${error.value} />`
     }`;
 }

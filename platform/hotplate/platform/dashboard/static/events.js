@@ -12,7 +12,12 @@ export function Events({ events, named = false }) {
         <${Ago} at=${event.at} />
         <span
           ><b><span aria-hidden="true">${BAD.test(event.kind) ? "▲ " : ""}</span>${event.kind}</b>${" "}
-          ${named && event.deployment ? html`<a href=${toDeployment(event.deployment)}><bdi>${event.deployment}</bdi></a>${" "}` : null}
+          ${
+            named && event.deployment
+              ? html`<a href=${toDeployment(event.deployment)}>
+            <bdi>${event.deployment}</bdi></a>${" "}`
+              : null
+          }
           <bdi>${event.message}</bdi></span
         >
       </li>`,

@@ -110,7 +110,8 @@ export function ago(ms) {
   return `${before}${Math.floor(amount)} ${unit}${after}`;
 }
 
-const exact = new Intl.DateTimeFormat(undefined, {
+// As ISO 8601 writes it, in the zone of who looks.
+const exact = new Intl.DateTimeFormat("sv-SE", {
   year: "numeric",
   month: "2-digit",
   day: "2-digit",
@@ -120,17 +121,9 @@ const exact = new Intl.DateTimeFormat(undefined, {
   timeZoneName: "short",
   hourCycle: "h23",
 });
-const short = new Intl.DateTimeFormat(undefined, {
-  month: "2-digit",
-  day: "2-digit",
-  hour: "2-digit",
-  minute: "2-digit",
-  second: "2-digit",
-  hourCycle: "h23",
-});
 
 export const moment = (at) => exact.format(at);
-export const shortMoment = (at) => short.format(at);
+export const shortMoment = (at) => exact.format(at).slice(5, 19);
 
 // How long ago, with the exact moment at hand.
 export function Ago({ at, source, field }) {

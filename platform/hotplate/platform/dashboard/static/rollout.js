@@ -27,8 +27,10 @@ export function Rollout() {
     html`<button class="plain" onClick=${() => ask({ action, title, more })}>${text}</button>`;
   const isUnderWay = UNDER_WAY.includes(found.phase);
   return html`<section class="card">
-    <h2>Roll-out to revision <${Figure} source=${ROLLOUT} field="to" value=${found.to} /> <${Status} source=${ROLLOUT} field="phase" value=${found.phase} /></h2>
-    <p><${Figure} source=${ROLLOUT} field="reason" value=${found.reason || null} as="text" /> <span class="soft">· <${Figure} source=${ROLLOUT} field="strategy" value=${found.strategy} as="text" /> · since <${Ago} at=${found.since} source=${ROLLOUT} field="since" /></span></p>
+    <h2>Roll-out to revision <${Figure} source=${ROLLOUT} field="to" value=${found.to} /> <${Status} source=${ROLLOUT} field="phase" value=${found.phase} />
+      </h2>
+    <p><${Figure} source=${ROLLOUT} field="reason" value=${found.reason || null} as="text" /> <span class="soft">· <${Figure} source=${ROLLOUT} field="strategy" value=${found.strategy} as="text" /> · since <${Ago} at=${found.since} source=${ROLLOUT} field="since" />
+      </span></p>
     <${Versions} versions=${found.versions} onPromote=${(version) => ask({ action: "promote", title: `Make version ${version} the deployment's main one?`, more: { version } })} />
     <${Weights} key=${found.versions.map(({ version, weight }) => version + weight).join()} versions=${found.versions} />
     ${
@@ -50,17 +52,26 @@ const failed = ({ "5xx": bad = 0, broken = 0 }) => bad + broken;
 function Versions({ versions, onPromote }) {
   if (!versions.length) return null;
   return html`<table class="list" aria-label="Versions"><thead><tr>
-      <th scope="col">Version</th><th scope="col">Bento</th><th scope="col" class="num">Weight</th><th scope="col" class="num">Share now</th>
-      <th scope="col" class="num">Ready of wanted</th><th scope="col" class="num">Answers</th><th scope="col" class="num">Failed</th>${versions.length > 1 && html`<th scope="col"><span class="unseen">Promote</span></th>`}
+      <th scope="col">Version</th><th scope="col">Bento</th><th scope="col" class="num">Weight</th>
+        <th scope="col" class="num">Share now</th>
+      <th scope="col" class="num">Ready of wanted</th><th scope="col" class="num">Answers</th>
+        <th scope="col" class="num">Failed</th>${
+          versions.length > 1 &&
+          html`<th scope="col">
+        <span class="unseen">Promote</span></th>`
+        }
     </tr></thead><tbody>${versions.map((one) => {
       const answers = Object.values(one.answers).reduce((a, b) => a + b, 0);
       const figure = (field, value, as) =>
         html`<${Figure} source=${ROLLOUT} field=${`versions.${field}`} value=${value} as=${as} />`;
       return html`<tr key=${one.version} data-version=${one.version} data-revision=${one.revision}>
-        <td class="name"><b>${one.version}</b> <span class="soft">revision ${one.revision}</span></td><td data-head="Bento">${figure("bento", one.bento, "text")}</td>
-        <td class="num" data-head="Weight">${figure("weight", one.weight, "percent")}</td><td class="num" data-head="Share now">${figure("share", one.share, "share")}</td>
+        <td class="name"><b>${one.version}</b> <span class="soft">revision ${one.revision}</span></td>
+          <td data-head="Bento">${figure("bento", one.bento, "text")}</td>
+        <td class="num" data-head="Weight">${figure("weight", one.weight, "percent")}</td>
+          <td class="num" data-head="Share now">${figure("share", one.share, "share")}</td>
         <td class="num" data-head="Ready of wanted">${figure("ready", one.ready)} of ${figure("wanted", one.wanted)}</td>
-        <td class="num" data-head="Answers">${number(answers)}</td><td class=${`num ${failed(one.answers) ? "is-bad" : ""}`} data-head="Failed">${number(failed(one.answers))}</td>
+        <td class="num" data-head="Answers">${number(answers)}</td>
+          <td class=${`num ${failed(one.answers) ? "is-bad" : ""}`} data-head="Failed">${number(failed(one.answers))}</td>
         ${versions.length > 1 && html`<td>${one.version !== "main" && may("developer") && html`<button class="plain" onClick=${() => onPromote(one.version)}>Promote</button>`}</td>`}
       </tr>`;
     })}</tbody></table>`;
@@ -106,9 +117,10 @@ function Weights({ versions }) {
     }, "The weights are kept.");
   const sum = Object.values(weights).reduce((a, b) => a + b, 0);
   return html`<div class="fields">${others.map(
-    ({
-      version,
-    }) => html`<label><span>Weight of <bdi>${version}</bdi>: <b>${weights[version]} %</b> <span class="soft">main has ${100 - sum} %</span></span>
-    <input type="range" min="0" max=${100 - sum + weights[version]} value=${weights[version]} onInput=${(event) => set({ ...weights, [version]: Number(event.target.value) })} onChange=${keep} /></label>`,
+    ({ version }) => html`<label>
+      <span>Weight of <bdi>${version}</bdi>: <b>${weights[version]} %</b> <span class="soft">main has ${100 - sum} %</span>
+      </span>
+    <input type="range" min="0" max=${100 - sum + weights[version]} value=${weights[version]} onInput=${(event) => set({ ...weights, [version]: Number(event.target.value) })} onChange=${keep} />
+      </label>`,
   )}</div>`;
 }

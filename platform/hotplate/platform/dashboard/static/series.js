@@ -71,9 +71,33 @@ export function useDrawn(data) {
 }
 
 export const requestSeries = (drawn) => [
-  { key: "answered", field: "requests", label: "answered", colour: "calm", kind: "area", values: drawn.answered, raw: drawn.raw.requests },
-  { key: "failed", field: "errors", label: "failed", colour: "bad-fill", kind: "area", values: drawn.errors, raw: drawn.raw.errors },
-  { key: "refused", field: "refused", label: "refused", colour: "busy-fill", kind: "area", values: drawn.refused, raw: drawn.raw.refused },
+  {
+    key: "answered",
+    field: "requests",
+    label: "answered",
+    colour: "calm",
+    kind: "area",
+    values: drawn.answered,
+    raw: drawn.raw.requests,
+  },
+  {
+    key: "failed",
+    field: "errors",
+    label: "failed",
+    colour: "bad-fill",
+    kind: "area",
+    values: drawn.errors,
+    raw: drawn.raw.errors,
+  },
+  {
+    key: "refused",
+    field: "refused",
+    label: "refused",
+    colour: "busy-fill",
+    kind: "area",
+    values: drawn.refused,
+    raw: drawn.raw.refused,
+  },
 ];
 export const queueSeries = (drawn) => [
   { key: "in_flight", label: "in flight", field: "in_flight", colour: "calm", kind: "area", values: drawn.inFlight },
@@ -100,7 +124,15 @@ export const replicaSeries = (drawn) => [
   { key: "wanted", label: "wanted", field: "replicas.wanted", colour: "text", kind: "step", values: drawn.wanted },
 ];
 export const gpuSeries = (drawn) => [
-  { key: "busy", label: "busy", field: "gpu_s.busy", colour: "calm", kind: "area", values: drawn.gpuBusy, raw: drawn.raw.gpu_s?.busy },
+  {
+    key: "busy",
+    label: "busy",
+    field: "gpu_s.busy",
+    colour: "calm",
+    kind: "area",
+    values: drawn.gpuBusy,
+    raw: drawn.raw.gpu_s?.busy,
+  },
   {
     key: "starting",
     label: "starting",
@@ -110,5 +142,13 @@ export const gpuSeries = (drawn) => [
     values: drawn.gpuStarting,
     raw: drawn.raw.gpu_s?.starting,
   },
-  { key: "idle", label: "idle", field: "gpu_s.idle", colour: "idle", kind: "area", values: drawn.gpuIdle, raw: drawn.raw.gpu_s?.idle },
+  {
+    key: "idle",
+    label: "idle",
+    field: "gpu_s.idle",
+    colour: "idle",
+    kind: "area",
+    values: drawn.gpuIdle,
+    raw: drawn.raw.gpu_s?.idle,
+  },
 ];

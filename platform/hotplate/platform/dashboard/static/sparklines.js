@@ -49,7 +49,8 @@ export function Sparkline({ name }) {
   }, [name]);
   const most = values?.reduce((a, b) => Math.max(a, b), 0);
   if (!values?.length || !most)
-    return html`<svg class="spark" width=${WIDTH} height=${HEIGHT} aria-hidden="true"><path d=${`M0 ${HEIGHT - 1.5}H${WIDTH}`} class="flat" /></svg>`;
+    return html`<svg class="spark" width=${WIDTH} height=${HEIGHT} aria-hidden="true">
+      <path d=${`M0 ${HEIGHT - 1.5}H${WIDTH}`} class="flat" /></svg>`;
   const x = (i) => (i / (values.length - 1 || 1)) * WIDTH;
   const y = (value) => HEIGHT - 1.5 - (value / most) * (HEIGHT - 4);
   const line = values.map((value, i) => `${i ? "L" : "M"}${x(i).toFixed(1)} ${y(value).toFixed(1)}`).join("");

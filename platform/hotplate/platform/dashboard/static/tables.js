@@ -45,7 +45,8 @@ export function Table({ columns, items, row = () => ({}), label, rowHeight = 0, 
   const shown = rowHeight ? sorted.slice(first, last) : sorted;
   const space = (rows) =>
     rows > 0 &&
-    html`<tr class="space" aria-hidden="true" style=${{ height: `${rows * rowHeight}px` }}><td colspan=${columns.length} /></tr>`;
+    html`<tr class="space" aria-hidden="true" style=${{ height: `${rows * rowHeight}px` }}>
+      <td colspan=${columns.length} /></tr>`;
   return html`<table class="list" aria-label=${label} aria-rowcount=${rowHeight ? sorted.length + 1 : undefined}>
     <thead>
       <tr aria-rowindex=${rowHeight ? 1 : undefined}>
@@ -69,6 +70,7 @@ function Head({ column, sorted }) {
   if (!column.sort) return html`<th scope="col" class=${column.num ? "num" : ""}>${column.head}</th>`;
   const choose = () => put({ sort: `${sorted === "ascending" ? "-" : ""}${column.key}` });
   return html`<th scope="col" class=${column.num ? "num" : ""} aria-sort=${sorted}>
-    <button class="plain head" onClick=${choose}>${column.head}<span aria-hidden="true">${sorted ? (sorted === "ascending" ? " ↑" : " ↓") : ""}</span></button>
+    <button class="plain head" onClick=${choose}>${column.head}<span aria-hidden="true">${sorted ? (sorted === "ascending" ? " ↑" : " ↓") : ""}</span>
+      </button>
   </th>`;
 }

@@ -55,7 +55,8 @@ export default function Artifacts() {
       sort: tag,
       cell: (one) =>
         KIND === "model"
-          ? html`<a href=${to(`/models/${encodeURIComponent(one.repository.name)}/${encodeURIComponent(one.version)}`)}><bdi>${tag(one)}</bdi></a>`
+          ? html`<a href=${to(`/models/${encodeURIComponent(one.repository.name)}/${encodeURIComponent(one.version)}`)}>
+            <bdi>${tag(one)}</bdi></a>`
           : html`<b><bdi>${tag(one)}</bdi></b>`,
     },
     {
@@ -95,8 +96,19 @@ export default function Artifacts() {
         html`<button class="plain" aria-label=${`Delete ${tag(one)}`} onClick=${() => ask(one)}>Delete</button>`,
     },
   ];
-  return html`<div class="head"><h1>${title}</h1><input type="search" class="search" placeholder="Name or version" aria-label=${`Search ${title}`} value=${asked("search")} onInput=${(event) => put({ search: event.target.value })} /></div>
+  return html`<div class="head"><h1>${title}</h1>
+    <input type="search" class="search" placeholder="Name or version" aria-label=${`Search ${title}`} value=${asked("search")} onInput=${(event) => put({ search: event.target.value })} />
+    </div>
     <p class="soft">${all.length} in all, ${bytes(all.reduce((sum, one) => sum + (size(one) ?? 0), 0))}</p>
-    ${!all.length ? html`<${Empty}>There is none yet. <code>${KIND === "model" ? "bentoml models push" : "bentoml build --push"}</code></${Empty}>` : html`<${Table} label=${title} columns=${columns} items=${found} usual="-made" row=${(one) => ({ key: one.uid, [`data-${KIND}`]: tag(one) })} />`}
-    ${asks && html`<${Ask} title=${`Delete ${tag(asks)}?`} action="Delete" danger=${true} onDo=${remove} onClose=${() => ask(null)}><p>What a deployment or a revision that is kept needs is not deleted.</p></${Ask}>`}`;
+    ${
+      !all.length
+        ? html`<${Empty}>There is none yet. <code>${KIND === "model" ? "bentoml models push" : "bentoml build --push"}</code>
+      </${Empty}>`
+        : html`<${Table} label=${title} columns=${columns} items=${found} usual="-made" row=${(one) => ({ key: one.uid, [`data-${KIND}`]: tag(one) })} />`
+    }
+    ${
+      asks &&
+      html`<${Ask} title=${`Delete ${tag(asks)}?`} action="Delete" danger=${true} onDo=${remove} onClose=${() => ask(null)}>
+      <p>What a deployment or a revision that is kept needs is not deleted.</p></${Ask}>`
+    }`;
 }

@@ -24,7 +24,8 @@ function Bar({ item, most }) {
   const parts = [...USES.map((use) => item.gpu_s?.[use] ?? 0)];
   const total = parts.reduce((a, b) => a + b, 0) || USES.reduce((sum, use) => sum + (item.replica_s?.[use] ?? 0), 0);
   const shown = parts.some(Boolean) ? parts : USES.map((use) => item.replica_s?.[use] ?? 0);
-  return html`<span class="meter" aria-hidden="true">${shown.map((part, i) => html`<i style=${{ flexGrow: part, background: `var(--${["calm", "idle", "busy-fill"][i]})` }} />`)}<i style=${{ flexGrow: Math.max(0, most - total) }} /></span>`;
+  return html`<span class="meter" aria-hidden="true">${shown.map((part, i) => html`<i style=${{ flexGrow: part, background: `var(--${["calm", "idle", "busy-fill"][i]})` }} />`)}<i style=${{ flexGrow: Math.max(0, most - total) }} />
+    </span>`;
 }
 
 export default function Costs() {
@@ -52,7 +53,8 @@ export default function Costs() {
     sort: (item) => item[by],
     cell: (item) =>
       by === "deployment" && item.deployment
-        ? html`<a href=${toDeployment(item.deployment)}><bdi>${item.deployment}</bdi></a><div class="soft"><bdi>${item.organization}</bdi></div>`
+        ? html`<a href=${toDeployment(item.deployment)}><bdi>${item.deployment}</bdi></a><div class="soft">
+          <bdi>${item.organization}</bdi></div>`
         : html`<b><bdi>${item[by] ?? "–"}</bdi></b>`,
   };
   const columns = [
@@ -88,7 +90,9 @@ export default function Costs() {
   ];
   const pick = (name, values, usual) =>
     html`<div class="picker" role="group" aria-label=${name}>${Object.entries(values).map(([value, text]) => html`<button class="plain" aria-pressed=${asked(name, usual) === value} onClick=${() => put({ [name]: value === usual ? null : value, sort: null })}>${name === "by" ? `by ${text.toLowerCase()}` : text}</button>`)}</div>`;
-  return html`<div class="head"><h1>Costs</h1><a href=${`${path}&format=csv${page.acting ? `&organization=${encodeURIComponent(page.acting)}` : ""}`} download="costs.csv">As CSV</a></div>
+  return html`<div class="head"><h1>Costs</h1>
+    <a href=${`${path}&format=csv${page.acting ? `&organization=${encodeURIComponent(page.acting)}` : ""}`} download="costs.csv">As CSV</a>
+    </div>
     <div class="over">${pick("by", BY, "deployment")} ${pick("days", DAYS, "7")}</div>
     <p class="keys">${USES.map((use, i) => html`<span class="key" style=${{ "--colour": `var(--${["calm", "idle", "busy-fill"][i]})` }}>${use}</span>`)}</p>
     ${!items ? (error.value?.status === 404 ? html`<${Empty}>Nothing is kept of what replicas cost.</${Empty}>` : html`<${Waiting} error=${error.value} />`) : !items.length ? html`<${Empty}>Nothing ran in this time.</${Empty}>` : html`<${Table} label="Costs" columns=${columns} items=${items} row=${(item) => ({ key: `${item.organization}/${item.deployment}/${item.day}`, "data-organization": item.organization, "data-deployment": item.deployment ?? undefined, "data-day": item.day ?? undefined })} />`}`;

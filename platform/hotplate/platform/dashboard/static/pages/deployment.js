@@ -49,7 +49,10 @@ function Decision({ decisions, found }) {
           <span class="soft"> · decided <${Ago} at=${inForce.at} /></span></p>`
         : found.live.services.map(
             (service) =>
-              html`<p data-service=${service.service} data-revision=${service.revision}><b class="big"><${Figure} source=${SOURCE} field="live.services.desired" value=${service.desired} /></b> wanted of <bdi>${service.service}</bdi>: <${Figure} source=${SOURCE} field="live.services.reason" value=${service.reason || null} as="text" /></p>`,
+              html`<p data-service=${service.service} data-revision=${service.revision}><b class="big">
+                <${Figure} source=${SOURCE} field="live.services.desired" value=${service.desired} />
+                </b> wanted of <bdi>${service.service}</bdi>: <${Figure} source=${SOURCE} field="live.services.reason" value=${service.reason || null} as="text" />
+                </p>`,
           )
     }
   </section>`;
@@ -60,10 +63,15 @@ function Numbers({ found }) {
   const of = (key) => (single ? { source: SOURCE, field: `live.services.${key}` } : {});
   return html`<dl class="numbers" data-service=${single?.service}>
     <div><dt>Replicas ready</dt><dd>${ready(found)} <span class="soft">of ${wanted(found)}</span></dd></div>
-    <div><dt>Requests</dt><dd><${Figure} source=${SOURCE} field="rates.requests_per_s" value=${found.rates?.requests_per_s} as="rate" /></dd></div>
-    <div><dt>Errors</dt><dd><${Figure} source=${SOURCE} field="rates.errors_per_s" value=${found.rates?.errors_per_s} as="rate" /></dd></div>
-    <div data-revision=${single?.revision}><dt>In flight</dt><dd><${Figure} ...${of("in_flight")} value=${inFlight(found)} /></dd></div>
-    <div data-revision=${single?.revision}><dt>Queued</dt><dd><${Figure} ...${of("queued")} value=${queued(found)} /></dd></div>
+    <div><dt>Requests</dt><dd>
+      <${Figure} source=${SOURCE} field="rates.requests_per_s" value=${found.rates?.requests_per_s} as="rate" />
+      </dd></div>
+    <div><dt>Errors</dt><dd>
+      <${Figure} source=${SOURCE} field="rates.errors_per_s" value=${found.rates?.errors_per_s} as="rate" /></dd></div>
+    <div data-revision=${single?.revision}><dt>In flight</dt><dd>
+      <${Figure} ...${of("in_flight")} value=${inFlight(found)} /></dd></div>
+    <div data-revision=${single?.revision}><dt>Queued</dt><dd>
+      <${Figure} ...${of("queued")} value=${queued(found)} /></dd></div>
   </dl>`;
 }
 

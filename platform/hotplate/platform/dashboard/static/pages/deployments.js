@@ -30,7 +30,8 @@ const columns = [
     sort: (one) => one.name,
     cls: "name",
     cell: (one) => html`<a href=${toDeployment(one.name)}><bdi>${one.name}</bdi></a>
-      <div class="soft clip"><bdi title=${one.bento}><${Figure} source=${SOURCE} field="bento" value=${one.bento} as="text" /></bdi></div>`,
+      <div class="soft clip"><bdi title=${one.bento}>
+        <${Figure} source=${SOURCE} field="bento" value=${one.bento} as="text" /></bdi></div>`,
   },
   {
     key: "status",
@@ -38,7 +39,8 @@ const columns = [
     sort: (one) => one.status,
     cls: "status-cell",
     cell: (one) => html`<${Status} source=${SOURCE} value=${one.status} />
-      <div class="soft clip" title=${one.reason}><${Figure} source=${SOURCE} field="reason" value=${one.reason} as="text" /></div>`,
+      <div class="soft clip" title=${one.reason}>
+        <${Figure} source=${SOURCE} field="reason" value=${one.reason} as="text" /></div>`,
   },
   {
     key: "replicas",
@@ -122,7 +124,8 @@ export default function Deployments() {
         : !all.length
           ? html`<${Empty}>Nothing is deployed yet. In the folder of a service: <code>bentoml deploy</code></${Empty}>`
           : !found.length
-            ? html`<${Empty}>No deployment fits. <button class="link" onClick=${() => put({ search: "" })}>Show all ${all.length}</button></${Empty}>`
+            ? html`<${Empty}>No deployment fits. <button class="link" onClick=${() => put({ search: "" })}>Show all ${all.length}</button>
+              </${Empty}>`
             : html`<${Table} label="Deployments" columns=${columns} items=${found} rowHeight=${narrow.matches ? 132 : 53}
               row=${(one) => ({ key: one.name, "data-deployment": one.name })} />`
     }`;

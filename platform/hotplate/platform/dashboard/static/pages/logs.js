@@ -43,9 +43,15 @@ function Log({ lines, dropped, filter, wrapped, named }) {
   const shown = lines.slice(-DRAWN);
   return html`<div class=${`log ${wrapped ? "wrapped" : ""}`} ref=${box} onScroll=${scrolled} tabindex="0" role="log" aria-live="off" aria-label=${`Log of ${NAME}`}>
       ${lines.length > DRAWN && html`<div class="from">… ${lines.length - DRAWN} lines before are in the file</div>`}
-      ${shown.map((line) => html`<div key=${line.id} data-replica=${line.replica}>${named && line.replica && html`<span class="from">${line.replica.slice(-5)}</span>`}<bdi><${Line} text=${line.text} pattern=${filter} /></bdi></div>`)}
+      ${shown.map(
+        (
+          line,
+        ) => html`<div key=${line.id} data-replica=${line.replica}>${named && line.replica && html`<span class="from">${line.replica.slice(-5)}</span>`}<bdi>
+        <${Line} text=${line.text} pattern=${filter} /></bdi></div>`,
+      )}
     </div>
-    <p class="controls soft"><span>${follows ? "It follows what comes." : html`<button class="plain" onClick=${() => follow(true)}>Follow what comes</button>`}</span>
+    <p class="controls soft">
+      <span>${follows ? "It follows what comes." : html`<button class="plain" onClick=${() => follow(true)}>Follow what comes</button>`}</span>
       <span>${lines.length} lines${dropped ? `; ${dropped} came too fast and were left out` : ""}</span></p>`;
 }
 
@@ -64,7 +70,8 @@ function Filtered({ lines, dropped, named }) {
   const since = asked("since") ? now() - asked("since") * 1000 : 0;
   const found = lines.filter((line) => line.at >= since && (!filter || filter.test(plain(line.text))));
   return html`<${Log} lines=${found} dropped=${dropped} filter=${filter} wrapped=${asked("wrap")} named=${named} />
-    <p class="controls"><button class="plain" onClick=${() => save(found)} disabled=${!found.length}>Save as a file</button></p>`;
+    <p class="controls">
+      <button class="plain" onClick=${() => save(found)} disabled=${!found.length}>Save as a file</button></p>`;
 }
 
 function Replicas({ replica }) {
@@ -79,12 +86,14 @@ function Logs({ found }) {
   const replicas = found.live.replicas.map(({ id }) => id);
   if (replica && replica !== "build" && !replicas.includes(replica)) replicas.push(replica);
   const check = (name, text) =>
-    html`<label><input type="checkbox" checked=${Boolean(asked(name))} onChange=${(event) => put({ [name]: event.target.checked ? "1" : null })} />${text}</label>`;
+    html`<label>
+      <input type="checkbox" checked=${Boolean(asked(name))} onChange=${(event) => put({ [name]: event.target.checked ? "1" : null })} />${text}</label>`;
   return html`<div class="controls" role="group" aria-label="What of the log">
       <label>Of <select value=${replica} onChange=${(event) => put({ replica: event.target.value })}>
         <option value="">all replicas</option>${replicas.map((id) => html`<option value=${id}>${id}</option>`)}<option value="build">the build</option>
       </select></label>
-      <label>Since <select value=${asked("since")} onChange=${(event) => put({ since: event.target.value })}>${Object.entries(SINCE).map(([value, text]) => html`<option value=${value}>${text}</option>`)}</select></label>
+      <label>Since <select value=${asked("since")} onChange=${(event) => put({ since: event.target.value })}>${Object.entries(SINCE).map(([value, text]) => html`<option value=${value}>${text}</option>`)}</select>
+        </label>
       <input type="search" placeholder="Text" aria-label="Lines with this text" value=${asked("text")} onInput=${(event) => put({ text: event.target.value })} />
       ${check("regular", "regular expression")} ${check("wrap", "wrap lines")}
     </div>

@@ -43,20 +43,44 @@ function Members() {
     if (await then(() => call("PUT", member(draft.name), { body }), `${draft.name} is a member.`))
       set({ name: "", email: "", role: "developer" });
   };
-  return html`<table class="list" aria-label="Members"><thead><tr><th scope="col">Member</th><th scope="col">Role</th><th scope="col">Operator</th><th scope="col">Seen</th><th scope="col"><span class="unseen">Change</span></th></tr></thead>
+  return html`<table class="list" aria-label="Members"><thead><tr><th scope="col">Member</th>
+    <th scope="col">Role</th><th scope="col">Operator</th><th scope="col">Seen</th><th scope="col">
+    <span class="unseen">Change</span></th></tr></thead>
     <tbody>${items.map(
-      (
-        one,
-      ) => html`<tr key=${one.name} data-member=${one.name}><td class="name"><b><bdi>${one.name}</bdi></b><div class="soft"><bdi>${one.email}</bdi></div></td>
-      <td><select aria-label=${`Role of ${one.name}`} value=${one.role} onChange=${(event) => then(() => change(one.name, { role: event.target.value }), `${one.name} is ${event.target.value} now.`)}>${ROLES.map((role) => html`<option>${role}</option>`)}</select></td>
-      <td>${page.operator ? html`<label><input type="checkbox" checked=${one.operator} aria-label=${`${one.name} is an operator`} onChange=${(event) => then(() => call("PUT", `${ROOT}/users/${encodeURIComponent(one.name)}/operator`, { body: { operator: event.target.checked } }), "It is kept.")} /></label>` : html`<${Figure} source=${MEMBERS} field="items.operator" value=${one.operator} as="flag" />`}</td>
+      (one) => html`<tr key=${one.name} data-member=${one.name}><td class="name"><b><bdi>${one.name}</bdi></b>
+        <div class="soft"><bdi>${one.email}</bdi></div></td>
+      <td><select aria-label=${`Role of ${one.name}`} value=${one.role} onChange=${(event) => then(() => change(one.name, { role: event.target.value }), `${one.name} is ${event.target.value} now.`)}>${ROLES.map((role) => html`<option>${role}</option>`)}</select>
+        </td>
+      <td>${
+        page.operator
+          ? html`<label>
+        <input type="checkbox" checked=${one.operator} aria-label=${`${one.name} is an operator`} onChange=${(event) => then(() => call("PUT", `${ROOT}/users/${encodeURIComponent(one.name)}/operator`, { body: { operator: event.target.checked } }), "It is kept.")} />
+        </label>`
+          : html`<${Figure} source=${MEMBERS} field="items.operator" value=${one.operator} as="flag" />`
+      }</td>
       <td><${Ago} at=${one.last_seen_at} source=${MEMBERS} field="items.last_seen_at" /></td>
-      <td class="actions"><button class="plain" onClick=${() => invite(one.name)}>Link to sign in</button><button class="plain" onClick=${() => ask(one.name)}>Remove</button></td></tr>`,
+      <td class="actions"><button class="plain" onClick=${() => invite(one.name)}>Link to sign in</button>
+        <button class="plain" onClick=${() => ask(one.name)}>Remove</button></td></tr>`,
     )}</tbody></table>
-    <form class="row" onSubmit=${add}><label>Name<br /><input required value=${draft.name} onInput=${(event) => set({ ...draft, name: event.target.value })} /></label><label>Email<br /><input type="email" value=${draft.email} onInput=${(event) => set({ ...draft, email: event.target.value })} /></label>
-      <label>Role<br /><select value=${draft.role} onChange=${(event) => set({ ...draft, role: event.target.value })}>${ROLES.map((role) => html`<option>${role}</option>`)}</select></label><button>Add a member</button></form>
-    ${link && html`<${Ask} title=${`A link for ${link.name}`} action="Done" onDo=${async () => true} onClose=${() => show(null)}><p>It signs in once, until <${Ago} at=${link.expires_at} />. It is shown now and never again.</p><pre class="code wrap" tabindex="0">${link.url}</pre></${Ask}>`}
-    ${asks && html`<${Ask} title=${`Remove ${asks}?`} action="Remove" danger=${true} onDo=${() => then(() => call("DELETE", member(asks)), `${asks} is no member any more.`)} onClose=${() => ask(null)}><p>Their own tokens and sign-ins here end.</p></${Ask}>`}`;
+    <form class="row" onSubmit=${add}><label>Name<br />
+      <input required value=${draft.name} onInput=${(event) => set({ ...draft, name: event.target.value })} />
+      </label><label>Email<br />
+      <input type="email" value=${draft.email} onInput=${(event) => set({ ...draft, email: event.target.value })} />
+      </label>
+      <label>Role<br />
+        <select value=${draft.role} onChange=${(event) => set({ ...draft, role: event.target.value })}>${ROLES.map((role) => html`<option>${role}</option>`)}</select>
+        </label><button>Add a member</button></form>
+    ${
+      link &&
+      html`<${Ask} title=${`A link for ${link.name}`} action="Done" onDo=${async () => true} onClose=${() => show(null)}>
+      <p>It signs in once, until <${Ago} at=${link.expires_at} />. It is shown now and never again.</p>
+      <pre class="code wrap" tabindex="0">${link.url}</pre></${Ask}>`
+    }
+    ${
+      asks &&
+      html`<${Ask} title=${`Remove ${asks}?`} action="Remove" danger=${true} onDo=${() => then(() => call("DELETE", member(asks)), `${asks} is no member any more.`)} onClose=${() => ask(null)}>
+      <p>Their own tokens and sign-ins here end.</p></${Ask}>`
+    }`;
 }
 
 export default function Organization() {
@@ -77,8 +101,16 @@ export default function Organization() {
   };
   return html`<h1><bdi>${NAME}</bdi></h1><div data-organization=${NAME}>
     <p>${found.description ? html`<${Figure} source=${SOURCE} field="description" value=${found.description} as="text" />` : html`<span class="soft">It has no description.</span>`} ${page.operator && text === null && html`<button class="link" onClick=${() => set(found.description)}>Describe it</button>`}</p>
-    ${text !== null && html`<form class="row" onSubmit=${save}><label>Description<br /><input value=${text} maxlength="1000" size="50" onInput=${(event) => set(event.target.value)} /></label><button>Save</button></form>`}
-    <dl class="numbers"><div><dt>Members</dt><dd><${Figure} source=${SOURCE} field="members" value=${found.members} /></dd></div><div><dt>Deployments</dt><dd><${Figure} source=${SOURCE} field="deployments" value=${found.deployments} /></dd></div><div><dt>Made</dt><dd><${Ago} at=${found.created_at} source=${SOURCE} field="created_at" /></dd></div></dl></div>
+    ${
+      text !== null &&
+      html`<form class="row" onSubmit=${save}><label>Description<br />
+      <input value=${text} maxlength="1000" size="50" onInput=${(event) => set(event.target.value)} /></label>
+      <button>Save</button></form>`
+    }
+    <dl class="numbers"><div><dt>Members</dt><dd>
+      <${Figure} source=${SOURCE} field="members" value=${found.members} /></dd></div><div><dt>Deployments</dt><dd>
+      <${Figure} source=${SOURCE} field="deployments" value=${found.deployments} /></dd></div><div><dt>Made</dt><dd>
+      <${Ago} at=${found.created_at} source=${SOURCE} field="created_at" /></dd></div></dl></div>
     <h2>Quota</h2><${Quota} organization=${NAME} />
     ${may("admin") && html`<h2>Members</h2><${Members} />`}`;
 }

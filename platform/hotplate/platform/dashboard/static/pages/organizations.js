@@ -64,7 +64,15 @@ export default function Organizations() {
         html`<button class="plain" aria-label=${`Delete ${one.name}`} onClick=${() => ask(one)}>Delete</button>`,
     },
   ];
-  return html`<h1>Organizations</h1><${Table} label="Organizations" columns=${columns} items=${items} row=${(one) => ({ key: one.name, "data-organization": one.name })} />
-    <form class="row" onSubmit=${make}><label>Name<br /><input required pattern="[a-z0-9]([\\-a-z0-9]*[a-z0-9])?" maxlength="40" value=${name} onInput=${(event) => set(event.target.value)} /></label><button>Make an organization</button></form>
-    ${asks && html`<${Ask} title=${`Delete organization ${asks.name}?`} action="Delete" danger=${true} word=${asks.name} onDo=${remove} onClose=${() => ask(null)}><p>${asks.deployments ? `Its ${asks.deployments} deployments end with it.` : "It has no deployments."}</p></${Ask}>`}`;
+  return html`<h1>Organizations</h1>
+    <${Table} label="Organizations" columns=${columns} items=${items} row=${(one) => ({ key: one.name, "data-organization": one.name })} />
+    <form class="row" onSubmit=${make}><label>Name<br />
+      <input required pattern="[a-z0-9]([\\-a-z0-9]*[a-z0-9])?" maxlength="40" value=${name} onInput=${(event) => set(event.target.value)} />
+      </label><button>Make an organization</button></form>
+    ${
+      asks &&
+      html`<${Ask} title=${`Delete organization ${asks.name}?`} action="Delete" danger=${true} word=${asks.name} onDo=${remove} onClose=${() => ask(null)}>
+      <p>${asks.deployments ? `Its ${asks.deployments} deployments end with it.` : "It has no deployments."}</p>
+      </${Ask}>`
+    }`;
 }

@@ -36,11 +36,15 @@ function Trouble({ bad, short }) {
   if (!bad.length && !short.length) return null;
   return html`<section><h2>What is short or failing</h2>
     <ul class="trouble">
-      ${short.map((text) => html`<li><span class="state unhealthy"><span class="glyph" aria-hidden="true">▲</span></span> <bdi>${text}</bdi></li>`)}
+      ${short.map(
+        (text) => html`<li><span class="state unhealthy"><span class="glyph" aria-hidden="true">▲</span>
+        </span> <bdi>${text}</bdi></li>`,
+      )}
       ${bad.map(
         (one) => html`<li key=${one.name} data-deployment=${one.name}><${Status} source=${LIST} value=${one.status} />
         <a href=${toDeployment(one.name)}><bdi>${one.name}</bdi></a> <bdi class="soft">${one.reason}</bdi>
-        <a href=${toDeployment(one.name, "logs")}>log</a> <a href=${toDeployment(one.name, "revisions")}>revisions</a></li>`,
+        <a href=${toDeployment(one.name, "logs")}>log</a> <a href=${toDeployment(one.name, "revisions")}>revisions</a>
+          </li>`,
       )}
     </ul></section>`;
 }
@@ -59,7 +63,14 @@ function Gpus({ nodes, data, source }) {
   ];
   return html`<section><h2>GPUs</h2>
     <p class="meter" aria-hidden="true">${uses.map(([, colour, count]) => html`<i style=${{ flexGrow: count, background: `var(--${colour})` }} />`)}</p>
-    <p class="keys">${uses.map(([use, colour, count]) => html`<span class="key" style=${{ "--colour": `var(--${colour})` }}>${use} <b data-source=${use === "free" ? PLATFORM : source}>${number(count)}</b></span>`)} <span class="soft">of ${all}</span></p></section>`;
+    <p class="keys">${uses.map(
+      ([
+        use,
+        colour,
+        count,
+      ]) => html`<span class="key" style=${{ "--colour": `var(--${colour})` }}>${use} <b data-source=${use === "free" ? PLATFORM : source}>${number(count)}</b>
+      </span>`,
+    )} <span class="soft">of ${all}</span></p></section>`;
 }
 
 function Costs() {
@@ -84,7 +95,8 @@ const useOptional = (allowed, path, options) => (allowed ? useResource(path, opt
 
 export default function Overview() {
   if (!may("developer"))
-    return html`<h1>Overview</h1><p>You may call protected deployments: <a href=${to("/api_tokens")}>your API tokens</a>.</p>`;
+    return html`<h1>Overview</h1>
+      <p>You may call protected deployments: <a href=${to("/api_tokens")}>your API tokens</a>.</p>`;
   const list = useResource(LIST, { topic: "deployments", join: ofList });
   const platform = useOptional(page.operator, PLATFORM, { topic: "platform" });
   const events = useResource(`${ROOT}/events?count=30`, { topic: "events", join: ofEvents });
@@ -100,12 +112,18 @@ export default function Overview() {
   const rates = all.map((one) => one.rates?.requests_per_s).filter((rate) => rate !== undefined && rate !== null);
   return html`<h1>Overview</h1>
     <p class="lead">${all.length ? text : "Nothing is deployed yet."}</p>
-    ${!all.length && html`<${Empty}>In the folder of a service: <code>bentoml deploy</code>. Log in first: <code>bentoml cloud login</code></${Empty}>`}
+    ${
+      !all.length &&
+      html`<${Empty}>In the folder of a service: <code>bentoml deploy</code>. Log in first: <code>bentoml cloud login</code>
+      </${Empty}>`
+    }
     <${Trouble} bad=${bad} short=${short} />
     <dl class="numbers">
       <div><dt>Deployments</dt><dd><a class="quiet" href=${to("/deployments")}>${all.length}</a></dd></div>
       <div><dt>Replicas ready</dt><dd>${total(ready)}</dd></div>
-      <div><dt>Requests</dt><dd>${rates.length ? html`${number(rates.reduce((a, b) => a + b, 0))}<span class="soft">/s</span>` : "–"}</dd></div>
+      <div><dt>Requests</dt>
+        <dd>${rates.length ? html`${number(rates.reduce((a, b) => a + b, 0))}<span class="soft">/s</span>` : "–"}</dd>
+        </div>
       <div><dt>In flight</dt><dd>${total(inFlight)}</dd></div>
       <div><dt>Queued</dt><dd>${total(queued)}</dd></div>
       <${Costs} />
@@ -115,7 +133,8 @@ export default function Overview() {
       drawn &&
       html`<section><h2>The last hour</h2><div class="axis">
       <${Chart} ...${shared} name="requests" title="Requests" series=${requestSeries(drawn)} as="rate" height=${140} />
-      <${Chart} ...${shared} name="queue" title="In flight and queued" series=${queueSeries(drawn)} height=${110} axis=${true} /></div></section>`
+      <${Chart} ...${shared} name="queue" title="In flight and queued" series=${queueSeries(drawn)} height=${110} axis=${true} />
+        </div></section>`
     }
     <section><h2>Last events</h2>
       ${events.data.value?.length ? html`<${Events} events=${events.data.value.slice(0, 15)} named=${true} />` : html`<${Empty}>Nothing has happened yet.</${Empty}>`}</section>`;

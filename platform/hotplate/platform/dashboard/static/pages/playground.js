@@ -24,16 +24,23 @@ function read(schema, text) {
 }
 
 function Field({ name, schema, value, onChange, needed }) {
-  const label = html`<span><bdi>${name}</bdi>${needed ? html` <span class="soft">needed</span>` : ""} <span class="hint">${schema.description ?? schema.type ?? ""}</span></span>`;
+  const label = html`<span>
+    <bdi>${name}</bdi>${needed ? html` <span class="soft">needed</span>` : ""} <span class="hint">${schema.description ?? schema.type ?? ""}</span>
+    </span>`;
   if (isFile(schema))
-    return html`<label>${label}<input type="file" multiple=${schema.type === "array"} onChange=${(event) => onChange(event.target.files)} /></label>`;
+    return html`<label>${label}<input type="file" multiple=${schema.type === "array"} onChange=${(event) => onChange(event.target.files)} />
+      </label>`;
   if (schema.type === "boolean")
-    return html`<label class="check"><input type="checkbox" checked=${value === true} onChange=${(event) => onChange(event.target.checked)} />${label}</label>`;
+    return html`<label class="check">
+      <input type="checkbox" checked=${value === true} onChange=${(event) => onChange(event.target.checked)} />${label}</label>`;
   if (schema.enum)
-    return html`<label>${label}<select value=${value} onChange=${(event) => onChange(event.target.value)}>${schema.enum.map((each) => html`<option>${String(each)}</option>`)}</select></label>`;
+    return html`<label>${label}<select value=${value} onChange=${(event) => onChange(event.target.value)}>${schema.enum.map((each) => html`<option>${String(each)}</option>`)}</select>
+      </label>`;
   if (isPlain(schema) && schema.type !== "string")
-    return html`<label>${label}<input type="number" step="any" value=${value} onInput=${(event) => onChange(event.target.value)} /></label>`;
-  return html`<label>${label}<textarea rows=${isPlain(schema) ? 2 : 5} value=${value} onInput=${(event) => onChange(event.target.value)} spellcheck=${false} /></label>`;
+    return html`<label>${label}<input type="number" step="any" value=${value} onInput=${(event) => onChange(event.target.value)} />
+      </label>`;
+  return html`<label>${label}<textarea rows=${isPlain(schema) ? 2 : 5} value=${value} onInput=${(event) => onChange(event.target.value)} spellcheck=${false} />
+    </label>`;
 }
 
 // `{ status, head, text, took, first, done, error }` of a call that is under way.
@@ -138,12 +145,19 @@ function Method({ method, found, versions }) {
   return html`<div class="split"><form class="fields" onSubmit=${submit}>
       ${method.doc && html`<p><bdi>${method.doc}</bdi></p>`}
       ${members.map(([name, schema]) => html`<${Field} key=${name} name=${name} schema=${schema} value=${given[name]} needed=${input.required?.includes(name)} onChange=${(value) => give({ ...given, [name]: value })} />`)}
-      ${versions.length > 1 && html`<label>Version<select value=${version} onChange=${(event) => choose(event.target.value)}><option value="">as the weights say</option>${versions.map(({ version: each }) => html`<option>${each}</option>`)}</select></label>`}
+      ${
+        versions.length > 1 &&
+        html`<label>Version<select value=${version} onChange=${(event) => choose(event.target.value)}>
+        <option value="">as the weights say</option>${versions.map(({ version: each }) => html`<option>${each}</option>`)}</select>
+        </label>`
+      }
       <p class="actions"><button>${isTask ? "Submit the task" : "Call"}</button></p>
       ${
         isTask &&
-        html`<fieldset class="card"><legend>A task that was submitted</legend><div class="row"><label>Its id<input value=${task} onInput=${(event) => setTask(event.target.value.trim())} /></label>
-        ${["status", "get", "cancel"].map((what) => html`<button type="button" class="plain" disabled=${!task} onClick=${() => ask(what)}>${what}</button>`)}</div></fieldset>`
+        html`<fieldset class="card"><legend>A task that was submitted</legend><div class="row">
+          <label>Its id<input value=${task} onInput=${(event) => setTask(event.target.value.trim())} /></label>
+        ${["status", "get", "cancel"].map((what) => html`<button type="button" class="plain" disabled=${!task} onClick=${() => ask(what)}>${what}</button>`)}</div>
+          </fieldset>`
       }
     </form>
     <div><${Answer} answer=${answer} onStop=${stop} /></div></div>

@@ -15,8 +15,13 @@ function Replica({ one }) {
   const end = one.phases.reduce((most, phase) => Math.max(most, phase.end ?? phase.start), begin);
   const started = one.ready_at ? (Date.parse(one.ready_at) - Date.parse(one.wanted_at)) / 1000 : null;
   return html`<section class="card" data-replica=${one.id}>
-    <h2><bdi class="mono">${one.id}</bdi> <${Status} source=${SOURCE} field="live.replicas.state" value=${one.state} /></h2>
-    ${(one.reason || one.out) && html`<p class=${one.out ? "is-bad" : ""}><bdi>${one.out || one.reason}</bdi>${one.out_since && html` · <${Ago} at=${one.out_since} />`}</p>`}
+    <h2><bdi class="mono">${one.id}</bdi> <${Status} source=${SOURCE} field="live.replicas.state" value=${one.state} />
+      </h2>
+    ${
+      (one.reason || one.out) &&
+      html`<p class=${one.out ? "is-bad" : ""}>
+      <bdi>${one.out || one.reason}</bdi>${one.out_since && html` · <${Ago} at=${one.out_since} />`}</p>`
+    }
     <dl class="facts-list">
       ${fact("Service", figure("service", one.service, "text"))}
       ${fact("Revision", figure("revision", one.revision))}
@@ -32,7 +37,11 @@ function Replica({ one }) {
       ${fact("Cold start", started === null ? "–" : seconds(started))}
     </dl>
     ${one.phases.length > 0 && html`<${PhaseBars} phases=${one.phases} begin=${begin} total=${Math.max(end - begin, 0.001)} />`}
-    ${one.log_tail?.length > 0 && html`<details><summary>The end of its log</summary><pre class="code" tabindex="0">${one.log_tail.join("\n")}</pre></details>`}
+    ${
+      one.log_tail?.length > 0 &&
+      html`<details><summary>The end of its log</summary>
+      <pre class="code" tabindex="0">${one.log_tail.join("\n")}</pre></details>`
+    }
     <p><a href=${toDeployment(NAME, "logs", { replica: one.id })}>Its log</a></p>
   </section>`;
 }

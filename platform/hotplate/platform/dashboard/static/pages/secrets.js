@@ -42,11 +42,24 @@ function Form({ secret, onDone }) {
     );
     if (done) (set(BLANK), onDone());
   };
-  return html`<form class="fields card" onSubmit=${save}><h2>${secret ? html`New values of <bdi>${secret.name}</bdi>` : "A new secret"}</h2>
-    ${!secret && html`<label>Name<input required value=${draft.name} onInput=${(event) => set({ ...draft, name: event.target.value })} /></label>`}
-    <label>Description<input value=${draft.description} onInput=${(event) => set({ ...draft, description: event.target.value })} /></label>
-    ${draft.items.map((each, i) => html`<div class="row"><label>Key<input value=${each.key} required onInput=${(event) => item(i, { key: event.target.value })} /></label><label>Value<input type="password" autocomplete="off" placeholder=${secret ? "as it is" : ""} value=${each.value} onInput=${(event) => item(i, { value: event.target.value })} /></label></div>`)}
-    <p class="actions"><button>Save</button><button type="button" class="plain" onClick=${() => set({ ...draft, items: [...draft.items, { key: "", value: "" }] })}>One more key</button>${secret && html`<button type="button" class="plain" onClick=${onDone}>Cancel</button>`}</p></form>`;
+  return html`<form class="fields card" onSubmit=${save}>
+    <h2>${secret ? html`New values of <bdi>${secret.name}</bdi>` : "A new secret"}</h2>
+    ${
+      !secret &&
+      html`<label>Name<input required value=${draft.name} onInput=${(event) => set({ ...draft, name: event.target.value })} />
+      </label>`
+    }
+    <label>Description<input value=${draft.description} onInput=${(event) => set({ ...draft, description: event.target.value })} />
+      </label>
+    ${draft.items.map(
+      (each, i) => html`<div class="row">
+      <label>Key<input value=${each.key} required onInput=${(event) => item(i, { key: event.target.value })} />
+      </label><label>Value<input type="password" autocomplete="off" placeholder=${secret ? "as it is" : ""} value=${each.value} onInput=${(event) => item(i, { value: event.target.value })} />
+      </label></div>`,
+    )}
+    <p class="actions"><button>Save</button>
+      <button type="button" class="plain" onClick=${() => set({ ...draft, items: [...draft.items, { key: "", value: "" }] })}>One more key</button>${secret && html`<button type="button" class="plain" onClick=${onDone}>Cancel</button>`}</p>
+      </form>`;
 }
 
 export default function Secrets() {
@@ -93,8 +106,13 @@ export default function Secrets() {
         html`<button class="plain" onClick=${() => change(one)} aria-label=${`New values of ${one.name}`}>New values</button> <button class="plain" aria-label=${`Delete ${one.name}`} onClick=${() => ask(one)}>Delete</button>`,
     },
   ];
-  return html`<h1>Secrets</h1><p class="soft">Values are encrypted, and nobody reads them back here. Replicas that start from now on have new ones.</p>
+  return html`<h1>Secrets</h1>
+    <p class="soft">Values are encrypted, and nobody reads them back here. Replicas that start from now on have new ones.</p>
     ${items.length ? html`<${Table} label="Secrets" columns=${columns} items=${items} row=${(one) => ({ key: one.uid, "data-secret": one.name })} />` : html`<${Empty}>There is none yet.</${Empty}>`}
     <${Form} key=${changed?.uid} secret=${changed} onDone=${() => (change(null), list.reload())} />
-    ${asks && html`<${Ask} title=${`Delete secret ${asks.name}?`} action="Delete" danger=${true} onDo=${remove} onClose=${() => ask(null)}><p>One that a deployment names is not deleted.</p></${Ask}>`}`;
+    ${
+      asks &&
+      html`<${Ask} title=${`Delete secret ${asks.name}?`} action="Delete" danger=${true} onDo=${remove} onClose=${() => ask(null)}>
+      <p>One that a deployment names is not deleted.</p></${Ask}>`
+    }`;
 }

@@ -54,12 +54,23 @@ function Service({ name, service, types, onChange }) {
     scale({ policy: Object.values(next).some((value) => value !== undefined) ? next : null });
   };
   const count = (key, text) =>
-    html`<label>${text}<input type="number" min="0" value=${service.scaling[key]} onInput=${(event) => scale({ [key]: Number(event.target.value) })} /></label>`;
+    html`<label>${text}<input type="number" min="0" value=${service.scaling[key]} onInput=${(event) => scale({ [key]: Number(event.target.value) })} />
+      </label>`;
   return html`<fieldset class="card"><legend><b><bdi>${name}</bdi></b></legend><div class="row">
       ${count("min_replicas", "Replicas, at least")} ${count("max_replicas", "at most")}
-      ${Object.entries(POLICY).map(([key, text]) => html`<label>${text}<input type="number" min="0" value=${service.scaling.policy?.[key] ?? ""} placeholder="learnt" onInput=${(event) => policy(key, event.target.value)} /></label>`)}
-      <label>Instance type<select value=${service.instance_type ?? ""} onChange=${(event) => onChange({ ...service, instance_type: event.target.value || null })}><option value="">as the bento says</option>${types.map((type) => html`<option>${type}</option>`)}</select></label>
-      <label>Strategy<select value=${service.deployment_strategy ?? ""} onChange=${(event) => onChange({ ...service, deployment_strategy: event.target.value || null })}><option value="">beside, then switch</option>${["RollingUpdate", "Recreate", "RampedSlowRollout", "BestEffortControlledRollout"].map((each) => html`<option>${each}</option>`)}</select></label>
+      ${Object.entries(POLICY).map(
+        ([
+          key,
+          text,
+        ]) => html`<label>${text}<input type="number" min="0" value=${service.scaling.policy?.[key] ?? ""} placeholder="learnt" onInput=${(event) => policy(key, event.target.value)} />
+        </label>`,
+      )}
+      <label>Instance type<select value=${service.instance_type ?? ""} onChange=${(event) => onChange({ ...service, instance_type: event.target.value || null })}>
+        <option value="">as the bento says</option>${types.map((type) => html`<option>${type}</option>`)}</select>
+        </label>
+      <label>Strategy<select value=${service.deployment_strategy ?? ""} onChange=${(event) => onChange({ ...service, deployment_strategy: event.target.value || null })}>
+        <option value="">beside, then switch</option>${["RollingUpdate", "Recreate", "RampedSlowRollout", "BestEffortControlledRollout"].map((each) => html`<option>${each}</option>`)}</select>
+        </label>
     </div></fieldset>`;
 }
 
@@ -97,17 +108,44 @@ function Form({ found }) {
   const change = (name, service) => set({ ...draft, services: { ...draft.services, [name]: service } });
   return html`<form class="fields" style=${{ maxWidth: "60rem" }} onSubmit=${save}>
     ${Object.entries(draft.services).map(([name, service]) => html`<${Service} key=${name} name=${name} service=${service} types=${types.map((type) => type.display_name)} onChange=${(next) => change(name, next)} />`)}
-    <label><span>Variables <span class="hint">NAME=value, one a line</span></span><textarea value=${draft.envs} onInput=${(event) => set({ ...draft, envs: event.target.value })} spellcheck=${false} /></label>
-    <label><span>Labels <span class="hint">key=value, one a line; those that begin with hotplate/ are settings</span></span><textarea value=${draft.labels} onInput=${(event) => set({ ...draft, labels: event.target.value })} spellcheck=${false} /></label>
-    ${names.length > 0 && html`<fieldset class="card"><legend>Secrets</legend><div class="row">${names.map((name) => html`<label class="check"><input type="checkbox" checked=${draft.secrets.includes(name)} onChange=${(event) => set({ ...draft, secrets: event.target.checked ? [...draft.secrets, name] : draft.secrets.filter((each) => each !== name) })} /><bdi>${name}</bdi></label>`)}</div></fieldset>`}
-    <label class="check"><input type="checkbox" checked=${draft.access} onChange=${(event) => set({ ...draft, access: event.target.checked })} />Callers need a token</label>
+    <label><span>Variables <span class="hint">NAME=value, one a line</span></span>
+      <textarea value=${draft.envs} onInput=${(event) => set({ ...draft, envs: event.target.value })} spellcheck=${false} />
+      </label>
+    <label><span>Labels <span class="hint">key=value, one a line; those that begin with hotplate/ are settings</span>
+      </span><textarea value=${draft.labels} onInput=${(event) => set({ ...draft, labels: event.target.value })} spellcheck=${false} />
+      </label>
+    ${
+      names.length > 0 &&
+      html`<fieldset class="card"><legend>Secrets</legend>
+      <div class="row">${names.map(
+        (name) => html`<label class="check">
+      <input type="checkbox" checked=${draft.secrets.includes(name)} onChange=${(event) => set({ ...draft, secrets: event.target.checked ? [...draft.secrets, name] : draft.secrets.filter((each) => each !== name) })} />
+      <bdi>${name}</bdi></label>`,
+      )}</div></fieldset>`
+    }
+    <label class="check">
+      <input type="checkbox" checked=${draft.access} onChange=${(event) => set({ ...draft, access: event.target.checked })} />Callers need a token</label>
     ${
       conflict &&
-      html`<section class="card" role="alert"><h2>Somebody else has changed it meanwhile</h2><${Difference} before=${yaml(conflict.now)} after=${yaml(mine)} label="Theirs and yours" />
-      <p class="actions"><button type="button" class="plain" onClick=${() => take(conflict.fresh, true)}>Take theirs</button><button type="button" class="plain" onClick=${() => take(conflict.fresh, false)}>Keep mine, to save it over theirs</button></p></section>`
+      html`<section class="card" role="alert"><h2>Somebody else has changed it meanwhile</h2>
+        <${Difference} before=${yaml(conflict.now)} after=${yaml(mine)} label="Theirs and yours" />
+      <p class="actions">
+        <button type="button" class="plain" onClick=${() => take(conflict.fresh, true)}>Take theirs</button>
+        <button type="button" class="plain" onClick=${() => take(conflict.fresh, false)}>Keep mine, to save it over theirs</button>
+        </p></section>`
     }
-    ${isChanged && !conflict && html`<details open><summary>What changes</summary><${Difference} before=${yaml(theirs)} after=${yaml(mine)} label="What changes" /></details>`}
-    ${may("developer") && html`<p class="actions"><button disabled=${!isChanged || Boolean(conflict)}>Save</button><button type="button" class="plain" disabled=${!isChanged} onClick=${() => set(draftOf(base.found))}>Put back what was</button></p>`}
+    ${
+      isChanged &&
+      !conflict &&
+      html`<details open><summary>What changes</summary>
+      <${Difference} before=${yaml(theirs)} after=${yaml(mine)} label="What changes" /></details>`
+    }
+    ${
+      may("developer") &&
+      html`<p class="actions"><button disabled=${!isChanged || Boolean(conflict)}>Save</button>
+      <button type="button" class="plain" disabled=${!isChanged} onClick=${() => set(draftOf(base.found))}>Put back what was</button>
+      </p>`
+    }
   </form>`;
 }
 
@@ -115,7 +153,9 @@ function AsYaml({ found }) {
   const { bento, ...rest } = asked(found, draftOf(found));
   const text = yaml({ name: NAME, bento, ...rest }).join("\n");
   const copy = () => attempt(() => navigator.clipboard.writeText(text), "It is copied.");
-  return html`<h2>As YAML</h2><p class="soft">For <code>bentoml deployment apply -f FILE</code> <button class="link" onClick=${copy}>Copy it</button></p><pre class="code" tabindex="0" aria-label="As YAML">${text}</pre>`;
+  return html`<h2>As YAML</h2>
+    <p class="soft">For <code>bentoml deployment apply -f FILE</code> <button class="link" onClick=${copy}>Copy it</button>
+    </p><pre class="code" tabindex="0" aria-label="As YAML">${text}</pre>`;
 }
 
 const ACTIONS = {
@@ -140,14 +180,16 @@ function Ends({ found }) {
     resource(one(NAME)).reload();
     return done;
   };
-  return html`<h2>Restart, end, delete</h2><p class="actions">${offered.map((name) => html`<button class=${name === "delete" ? "danger" : "plain"} onClick=${() => ask(name)}>${ACTIONS[name][0]}</button>`)}</p>
+  return html`<h2>Restart, end, delete</h2>
+    <p class="actions">${offered.map((name) => html`<button class=${name === "delete" ? "danger" : "plain"} onClick=${() => ask(name)}>${ACTIONS[name][0]}</button>`)}</p>
     ${asks && html`<${Ask} title=${ACTIONS[asks][1]} action=${ACTIONS[asks][0]} danger=${asks !== "restart" && asks !== "start"} word=${asks === "delete" ? NAME : ""} onDo=${act} onClose=${() => ask("")} />`}`;
 }
 
 function Settings() {
   const { data } = useDeployment();
   const found = data.value;
-  return html`<p class="soft">Wanted: <${Figure} source=${SOURCE} field="wanted" value=${found.wanted} as="text" /></p><${Form} found=${found} /><${AsYaml} found=${found} /><${Ends} found=${found} />`;
+  return html`<p class="soft">Wanted: <${Figure} source=${SOURCE} field="wanted" value=${found.wanted} as="text" />
+    </p><${Form} found=${found} /><${AsYaml} found=${found} /><${Ends} found=${found} />`;
 }
 
 export default () => html`<${Tab} here="settings">${() => html`<${Settings} />`}</${Tab}>`;

@@ -36,14 +36,23 @@ function NewToken({ onMade }) {
       say(error.message, true);
     }
   };
-  return html`<form class="row" onSubmit=${make}><label>Name<br /><input required maxlength="200" value=${draft.name} onInput=${(event) => set({ ...draft, name: event.target.value })} /></label>
-    <label>For<br /><select value=${draft.scope} onChange=${(event) => set({ ...draft, scope: event.target.value })}>${Object.entries(
-      SCOPES,
-    )
-      .filter(([scope]) => may("developer") || scope === "endpoint")
-      .map(([scope, text]) => html`<option value=${scope}>${scope}: ${text}</option>`)}</select></label>
-    <label>Good<br /><select value=${draft.days} onChange=${(event) => set({ ...draft, days: event.target.value })}>${Object.entries(LIVES).map(([days, text]) => html`<option value=${days}>${text}</option>`)}</select></label>
-    ${may("admin") && html`<label class="check"><input type="checkbox" checked=${draft.service} onChange=${(event) => set({ ...draft, service: event.target.checked })} /> the organization's own</label>`}
+  return html`<form class="row" onSubmit=${make}><label>Name<br />
+    <input required maxlength="200" value=${draft.name} onInput=${(event) => set({ ...draft, name: event.target.value })} />
+    </label>
+    <label>For<br />
+      <select value=${draft.scope} onChange=${(event) => set({ ...draft, scope: event.target.value })}>${Object.entries(
+        SCOPES,
+      )
+        .filter(([scope]) => may("developer") || scope === "endpoint")
+        .map(([scope, text]) => html`<option value=${scope}>${scope}: ${text}</option>`)}</select></label>
+    <label>Good<br />
+      <select value=${draft.days} onChange=${(event) => set({ ...draft, days: event.target.value })}>${Object.entries(LIVES).map(([days, text]) => html`<option value=${days}>${text}</option>`)}</select>
+      </label>
+    ${
+      may("admin") &&
+      html`<label class="check">
+      <input type="checkbox" checked=${draft.service} onChange=${(event) => set({ ...draft, service: event.target.checked })} /> the organization's own</label>`
+    }
     <button>Make a token</button></form>`;
 }
 
@@ -100,7 +109,17 @@ export default function Tokens() {
     },
   ];
   return html`<h1>API tokens</h1><${NewToken} onMade=${(token) => (show(token), list.reload())} />
-    ${made && html`<section class="card" role="status"><h2>Token <bdi>${made.name}</bdi></h2><p>It is shown now and never again.</p><pre class="code wrap" tabindex="0" aria-label="The token">${made.token}</pre><button class="plain" onClick=${() => show(null)}>I have it</button></section>`}
+    ${
+      made &&
+      html`<section class="card" role="status"><h2>Token <bdi>${made.name}</bdi></h2>
+      <p>It is shown now and never again.</p>
+      <pre class="code wrap" tabindex="0" aria-label="The token">${made.token}</pre>
+      <button class="plain" onClick=${() => show(null)}>I have it</button></section>`
+    }
     ${items.length ? html`<${Table} label="API tokens" columns=${columns} items=${items} row=${(one) => ({ key: one.uid, "data-token": one.uid })} />` : html`<${Empty}>There is no token that you may see.</${Empty}>`}
-    ${asks && html`<${Ask} title=${`End token ${asks.name}?`} action="End it" danger=${true} onDo=${end} onClose=${() => ask(null)}><p>Whoever uses it is refused from now on.</p></${Ask}>`}`;
+    ${
+      asks &&
+      html`<${Ask} title=${`End token ${asks.name}?`} action="End it" danger=${true} onDo=${end} onClose=${() => ask(null)}>
+      <p>Whoever uses it is refused from now on.</p></${Ask}>`
+    }`;
 }
