@@ -67,7 +67,6 @@ class Resource {
     this.data.value = this.join(this.data.value, data);
     this.error.value = null;
     this.#answered();
-    if (this.etag) this.reload(); // what is changed by its tag needs the newest one
   }
 
   reload() {

@@ -87,7 +87,7 @@ function Form({ found }) {
   const save = async (event) => {
     event.preventDefault();
     try {
-      await call("PUT", V2, { body: mine, etag: base.etag });
+      await call("PUT", V2, { body: mine, etag: base.etag ?? resource(SOURCE).etag });
       say("The settings are saved; a roll-out begins where they need one.");
     } catch (error) {
       say(error.message, true);
