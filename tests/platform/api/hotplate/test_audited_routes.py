@@ -109,6 +109,7 @@ NEEDS_NONE = {
     # Parts of an upload; what they make is told as `bento.upload` (below).
     "start_upload",
     "presign_upload_url",
+    "simulate",
     "start_multipart_upload",
     "presign_multipart_upload_url",
     "complete_multipart_upload",

@@ -127,3 +127,17 @@ async def test_each_of_the_clients_changes_at_once_makes_its_revision(cloud: Clo
     assert [one["number"] for one in found] == [7, 6, 5, 4, 3, 2, 1]
     values = {one["config"]["envs"][0]["value"] for one in found if one["config"]["envs"]}
     assert values == set("012345")
+
+
+async def test_settings_are_changed_as_they_were_read(cloud: Cloud) -> None:
+    await cloud.push_bento()
+    await cloud.deploy()
+    tag = await tag_of(cloud, "/deployments/echo")
+    for label, tagged, wanted in (("a", tag, 200), ("b", tag, 412), ("c", None, 200)):
+        body = {"bento": "echo:v1", "labels": [{"key": "team", "value": label}]}
+        headers = {} if tagged is None else {"If-Match": tagged}
+        path = "/api/v2/deployments/echo"
+        async with cloud.http.put(path, json=body, headers=headers) as answer:
+            assert answer.status == wanted, await answer.text()
+    labels = (await cloud.call("GET", f"{OURS}/deployments/echo"))["labels"]
+    assert labels == [{"key": "team", "value": "c"}]

@@ -18,6 +18,7 @@ from aiohttp import web
 from hotplate.platform.api.bentocloud import views
 from hotplate.platform.api.bentocloud.deployment_source import DeploymentSource
 from hotplate.platform.api.bentocloud.rollout_watchers import BUILDING, RolloutWatchers
+from hotplate.platform.api.web.etags import ConditionalChanges
 from hotplate.platform.api.web.requests import (
     COUNT_UNSAID,
     access,
@@ -64,6 +65,7 @@ class DeploymentRoutes:
         self._controller = controller
         self._watchers = watchers
         self._settings = settings
+        self._changes = ConditionalChanges()
 
     def routes(self) -> list[web.RouteDef]:
         root = "/api/v2/deployments"
@@ -105,7 +107,8 @@ class DeploymentRoutes:
         return await self._rolled_out(request, deployment)
 
     async def update(self, request: web.Request) -> web.Response:
-        """The whole config anew; it starts a terminated deployment. Labels null = unchanged."""
+        """The whole config anew; it starts a terminated deployment. Labels null = unchanged.
+        `If-Match` is the tag of our own `GET …/hotplate/deployments/NAME`."""
         deployment = await self._named(request)
         await self._controller.admit(organization(request).name)
         fields = await body(request)
@@ -115,14 +118,16 @@ class DeploymentRoutes:
         config = deployment_config(fields, bento.manifest, self._instance_types(), before)
         labels = _checked_labels(fields) if fields.has("labels") else None
         kept = deployment.labels if labels is None else labels
-        deployment, begins = await self._deployments.run(
-            self._deployments.update,
-            deployment.id,
-            self._draft(bento, config, kept, caller(request)),
-            labels,
-            host=request.url.host or "",
-            canary=await self._canary(request, fields, config, kept),
-        )
+        canary = await self._canary(request, fields, config, kept)
+        async with self._changes.one(request, lambda: self._state(request)):
+            deployment, begins = await self._deployments.run(
+                self._deployments.update,
+                deployment.id,
+                self._draft(bento, config, kept, caller(request)),
+                labels,
+                host=request.url.host or "",
+                canary=canary,
+            )
         if not begins:
             await self._poke(deployment)
             return self._answer(request, deployment)
@@ -251,6 +256,9 @@ class DeploymentRoutes:
 
     def _origin(self, request: web.Request) -> str:
         return advertised_origin(request, self._settings)
+
+    async def _state(self, request: web.Request) -> dict[str, Any]:
+        return changeable(await self._named(request))
 
     async def _named(self, request: web.Request) -> Deployment:
         self._check_cluster(request)

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from hotplate.autoscaler.sharing.amounts import Amounts
+from hotplate.autoscaler.simulator.policies import POLICIES
 from hotplate.deploy.standbys import StandbySettings, StandbyView
 from hotplate.platform.api.openapi.figures import COST_QUERY, COSTS, MODEL, SERIES, STEPS
 from hotplate.platform.api.openapi.schemas import (
@@ -181,6 +182,14 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ),
     ("GET", f"{_ONE}/log"): Operation(
         "All that is kept of demand and decisions, the oldest first.", many(members(kind=TEXT))
+    ),
+    ("POST", f"{_ONE}/simulate"): Operation(
+        "What other policies would have done with the requests that it had.",
+        members(policies=mapping(ANYTHING)),
+        body=optional(
+            policies=many(one_of(list(POLICIES))),
+            price_gpu_s=NUMBER | {"exclusiveMinimum": 0, "maximum": 1_000_000},
+        ),
     ),
     ("GET", f"{_ONE}/events"): Operation(
         "What happened to it, newest first.", many(of_record(EventRecord)), query=COUNT

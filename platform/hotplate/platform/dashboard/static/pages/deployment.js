@@ -1,0 +1,113 @@
+// One time axis: requests, queue, replicas, cold starts, latencies, and why it was so at that moment.
+import { one } from "hotplate/api";
+import { Chart, cursor } from "hotplate/charts";
+import { ColdStarts } from "hotplate/coldstarts";
+import { NAME, SOURCE, Tab } from "hotplate/deployment";
+import { Events } from "hotplate/events";
+import { Ago, Figure, moment } from "hotplate/figures";
+import { RangePicker, range, setRange } from "hotplate/ranges";
+import { useResource } from "hotplate/resources";
+import { gpuSeries, queueSeries, replicaSeries, requestSeries, useDrawn, useSeries } from "hotplate/series";
+import { Empty } from "hotplate/shell";
+import { inFlight, queued, ready, wanted } from "hotplate/summaries";
+import { html, useMemo } from "hotplate/view";
+
+const MARKS = [
+  [/^Rollout|^Created|^Canary/, "accent", "◆"],
+  [/Crash|Failed|Cut/, "bad", "✕"],
+  [/Refused/, "busy", "▲"],
+];
+const NONE = [];
+
+const quantiles = (values) => [
+  { key: "p50", label: "p50", colour: "start-2", kind: "line", values: values.p50 ?? NONE },
+  { key: "p95", label: "p95", colour: "busy-fill", kind: "line", values: values.p95 ?? NONE },
+  { key: "p99", label: "p99", colour: "bad-fill", kind: "line", values: values.p99 ?? NONE },
+];
+const named = (series, field) => series.map((each) => ({ ...each, field: `${field}.${each.key}` }));
+
+function useMarks(events) {
+  return useMemo(
+    () =>
+      (events ?? []).flatMap((event) => {
+        const [, colour, glyph] = MARKS.find(([kinds]) => kinds.test(event.kind)) ?? [];
+        return glyph ? [{ at: Date.parse(event.at) / 1000, colour, glyph }] : [];
+      }),
+    [events],
+  );
+}
+
+function Decision({ decisions, found }) {
+  const at = cursor.value;
+  const past = at !== null;
+  const inForce = past ? decisions?.find((each) => Date.parse(each.at) / 1000 <= at) : decisions?.[0];
+  return html`<section class="decision" aria-label="Decision in force">
+    <h2>${past ? html`Why, at ${moment(at * 1000)}` : "Why so many replicas, now"}</h2>
+    ${
+      inForce
+        ? html`<p><b class="big">${inForce.desired}</b> wanted of <bdi>${inForce.service}</bdi>, revision ${inForce.revision}: <bdi>${inForce.reason}</bdi>
+          <span class="soft"> · decided <${Ago} at=${inForce.at} /></span></p>`
+        : found.live.services.map(
+            (service) =>
+              html`<p data-service=${service.service} data-revision=${service.revision}><b class="big">
+                <${Figure} source=${SOURCE} field="live.services.desired" value=${service.desired} />
+                </b> wanted of <bdi>${service.service}</bdi>: <${Figure} source=${SOURCE} field="live.services.reason" value=${service.reason || null} as="text" />
+                </p>`,
+          )
+    }
+  </section>`;
+}
+
+function Numbers({ found }) {
+  const single = found.live.services.length === 1 ? found.live.services[0] : null;
+  const of = (key) => (single ? { source: SOURCE, field: `live.services.${key}` } : {});
+  return html`<dl class="numbers" data-service=${single?.service}>
+    <div><dt>Replicas ready</dt><dd>${ready(found)} <span class="soft">of ${wanted(found)}</span></dd></div>
+    <div><dt>Requests</dt><dd>
+      <${Figure} source=${SOURCE} field="rates.requests_per_s" value=${found.rates?.requests_per_s} as="rate" />
+      </dd></div>
+    <div><dt>Errors</dt><dd>
+      <${Figure} source=${SOURCE} field="rates.errors_per_s" value=${found.rates?.errors_per_s} as="rate" /></dd></div>
+    <div data-revision=${single?.revision}><dt>In flight</dt><dd>
+      <${Figure} ...${of("in_flight")} value=${inFlight(found)} /></dd></div>
+    <div data-revision=${single?.revision}><dt>Queued</dt><dd>
+      <${Figure} ...${of("queued")} value=${queued(found)} /></dd></div>
+  </dl>`;
+}
+
+function Axis({ found }) {
+  const { from, to } = range();
+  const { data, error, source } = useSeries(`${SOURCE}/series`, from, to);
+  const starts = useResource(`${one(NAME)}/cold_starts?count=300`, { every: 5 });
+  const decisions = useResource(`${one(NAME)}/decisions?count=1000`, { every: 5 });
+  const events = useResource(`${one(NAME)}/events?count=500`, { every: 5 });
+  const drawn = useDrawn(data);
+  const marks = useMarks(events.data.value);
+  const shared = { at: drawn?.at ?? NONE, range: [from, to], source, of: NAME, onRange: setRange };
+  const within = (events.data.value ?? []).filter(
+    ({ at }) => Date.parse(at) / 1000 >= from && Date.parse(at) / 1000 <= to,
+  );
+  const hasGpus = drawn && [...drawn.gpuBusy, ...drawn.gpuIdle].some((value) => value);
+  const chart = (name, title, series, as, more) =>
+    html`<${Chart} ...${shared} name=${name} title=${title} series=${series} as=${as} ...${more} />`;
+  return html`<${Numbers} found=${found} />
+    <div class="over"><${RangePicker} /></div>
+    ${error && error.status !== 404 && html`<p class="empty bad">${error.message}</p>`}
+    <div class="axis">
+      ${drawn && chart("requests", "Requests", requestSeries(drawn), "rate", { marks, height: 130 })}
+      ${drawn && chart("queue", "In flight and queued", queueSeries(drawn), "number", { height: 90 })}
+      ${drawn && chart("replicas", "Replicas", replicaSeries(drawn), "number", { marks, height: 90 })}
+      <${ColdStarts} starts=${starts.data.value ?? NONE} range=${[from, to]} of=${NAME} axis=${!drawn} />
+      ${drawn && chart("latency", "Time to the whole answer", named(quantiles(drawn.answer), "answer_s"), "seconds")}
+      ${drawn && chart("latency", "Wait in the queue", named(quantiles(drawn.wait), "wait_s"), "seconds", { height: 80 })}
+      ${drawn && chart("errors", "Failed, of all answers", [{ key: "errors", label: "failed", colour: "bad-fill", kind: "bars", values: drawn.failedShare }], "share", { height: 60 })}
+      ${hasGpus && chart("gpu", "GPUs", gpuSeries(drawn), "number", { height: 80 })}
+      ${drawn && chart("memory", "Memory", [{ key: "memory", field: "memory_bytes", label: "replicas", colour: "start-2", kind: "area", values: drawn.memory }], "bytes", { height: 80, axis: true })}
+    </div>
+    ${!drawn && !error && html`<p class="waiting">Loading what happened…</p>`}
+    <${Decision} decisions=${decisions.data.value} found=${found} />
+    <h2>What happened in this time</h2>
+    ${within.length ? html`<${Events} events=${within.slice(0, 60)} />` : html`<${Empty}>Nothing happened in this time.</${Empty}>`}`;
+}
+
+export default () => html`<${Tab} here="">${(found) => html`<${Axis} found=${found} />`}</${Tab}>`;
