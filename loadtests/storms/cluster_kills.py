@@ -22,8 +22,8 @@ import aiohttp
 from loadtests.harness.child_process import ROOT, BenchmarkFailed
 from loadtests.harness.installation import until
 from loadtests.harness.verdict import Verdict
-from loadtests.systems.rate_calls import calls_at
 from loadtests.systems.release_user import NAMESPACE, ReleaseUser, release_user
+from tests.cluster.calls import calls_at
 from tests.cluster.helm import RELEASE
 from tests.cluster.processes import kill
 

@@ -18,9 +18,9 @@ from typing import Any
 from loadtests.harness.child_process import BenchmarkFailed
 from loadtests.harness.installation import until
 from loadtests.harness.verdict import Verdict
-from loadtests.systems.rate_calls import calls_at
 from loadtests.systems.release_user import ReleaseUser, release_user
 from loadtests.systems.small_services import project
+from tests.cluster.calls import calls_at
 from tests.cluster.helm import RELEASE
 from tests.cluster.pod_network import unreachable
 

@@ -15,7 +15,7 @@ from tests.cluster.machine import lacks
 from tests.cluster.release import RELEASE_IS_OURS, Release
 
 _NODES = 2
-_FOLDERS = ("tests/cluster", "tests/scenarios")
+_FOLDERS = ("tests/cluster", "tests/loadtests/test_cluster_storms.py", "tests/scenarios")
 _SIDE_BY_SIDE = ("-n3", "--dist=loadfile", "--no-loadscope-reorder")
 _IMAGES = ("HOTPLATE_IMAGE", "HOTPLATE_RUNTIME_IMAGE")
 

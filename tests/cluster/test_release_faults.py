@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from loadtests.systems.rate_calls import calls_at
-from tests.cluster.calls import Calls
+from tests.cluster.calls import Calls, calls_at
 from tests.cluster.helm import RELEASE
 from tests.cluster.installation import Installation
 from tests.cluster.kubectl import Kubectl

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from loadtests.systems.rate_calls import calls_at
-from tests.cluster.calls import Calls, calling
+from tests.cluster.calls import Calls, calling, calls_at
 from tests.cluster.client import Client
 from tests.cluster.helm import RELEASE
 from tests.cluster.kubectl import Kubectl

@@ -11,8 +11,8 @@ from loadtests.benchmarks.kubernetes_trials.table import Row, bounded
 from loadtests.harness.bounds import exactly
 from loadtests.harness.child_process import ROOT
 from loadtests.harness.installation import until
-from loadtests.systems.rate_calls import calls_at
 from loadtests.systems.release_user import ReleaseUser, release_user
+from tests.cluster.calls import calls_at
 from tests.cluster.helm import RELEASE
 from tests.cluster.release import PARTS
 

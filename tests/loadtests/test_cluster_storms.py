@@ -1,4 +1,4 @@
-"""The storms of a release, in small."""
+"""The storms of a release on a cluster, in small."""
 
 from __future__ import annotations
 
@@ -9,9 +9,20 @@ import pytest
 
 from loadtests.storms import cluster_kills, cluster_volume
 from loadtests.systems.release_user import release_user
+from tests.cluster.installation import Installation
+from tests.cluster.layout import Layout
 from tests.cluster.release import Release
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+
+
+@pytest.fixture
+def installed() -> Release:
+    """The one that is there."""
+    cluster = Installation(Layout())
+    if not cluster.layout.kubeconfig.exists() or not Release.on(cluster).is_there():
+        pytest.skip("there is no release; run `make cluster-up cluster-install`")
+    return Release.on(cluster)
 
 
 async def test_what_was_acknowledged_comes_about_whenever_the_control_plane_dies(
