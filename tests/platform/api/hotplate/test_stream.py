@@ -17,6 +17,7 @@ from aiohttp.test_utils import TestServer
 from hotplate.cache.store.blobs import BlobStore
 from hotplate.deploy.engine import Node
 from hotplate.deploy.workload import Resources
+from hotplate.platform.api.hotplate.deployments import DeploymentStatusRoutes
 from hotplate.platform.api.hotplate.overview import OverviewRoutes
 from hotplate.platform.api.hotplate.stream import StreamRoutes
 from hotplate.platform.api.hotplate.streaming import hub, reader, tables
@@ -45,6 +46,7 @@ class Served:
         self.server: TestServer | None = None
         self.port: int | None = None
         self.streams: StreamRoutes
+        self.status: DeploymentStatusRoutes
 
     async def start(self) -> TestServer:
         app = make_app(self.store, self.blobs, self.controller, ApiSettings())
@@ -57,6 +59,7 @@ class Served:
             short=list,
         )
         app.add_routes(overview.routes())
+        self.status = app[STATUS]
         self.streams = StreamRoutes(
             self.store.deployments,
             app[AUTH],
@@ -143,6 +146,25 @@ async def test_one_deployment_is_told_whole_and_null_when_it_is_gone(
         while told.data is None:
             told = await stream.next()
         assert told.data["name"] == "echo"
+
+
+@pytest.mark.parametrize("topic", ["deployments", "deployment:echo"])
+async def test_what_is_true_of_a_moment_is_told_when_it_is_over(
+    cloud: Cloud, served: Served, monkeypatch: pytest.MonkeyPatch, topic: str
+) -> None:
+    """Nothing says that requests have become fewer."""
+    per_s, summary = [2.0], served.status.summary
+
+    def with_rates(*args: Any) -> dict[str, Any]:
+        return summary(*args) | {"rates": {"requests_per_s": per_s[-1], "errors_per_s": 0}}
+
+    monkeypatch.setattr(served.status, "summary", with_rates)
+    async with streaming(cloud.http, topic) as stream:
+        for rate in (2.0, 1.0, 0.0):
+            per_s.append(rate)
+            told = (await stream.until(topic)).data
+            shown = told if topic != "deployments" else told["items"][0]
+            assert shown["rates"]["requests_per_s"] == rate
 
 
 async def test_a_log_is_told_as_it_grows(cloud: Cloud, served: Served, tmp_path: Path) -> None:

@@ -51,16 +51,18 @@ class DeploymentTable:
         now = asyncio.get_running_loop().time
         try:
             await self._read(None)
-            read_at = now()
+            read_at = moved_at = now()
             changed()
             while True:
                 await news(came, MOVING_S if self._moving else AGAIN_S)
                 await asyncio.sleep(TOGETHER_S)
                 came.clear()
-                ids = watch.take() | self._moving
+                ids = watch.take()
+                if now() >= moved_at + MOVING_S:
+                    ids, moved_at = ids | self._moving, now()
                 if now() >= read_at + AGAIN_S:
-                    ids, read_at = set(), now()
-                if await self._read(ids or None):
+                    ids, read_at = ids | self._names.keys(), now()
+                if ids and await self._read(ids):
                     changed()
         finally:
             self._changes.end(watch)
@@ -71,7 +73,9 @@ class DeploymentTable:
         found = await self._deployments.run(self._deployments.some, organization, ids)
         there = {each.id: each.name for each in found}
         looked = self._names.keys() if ids is None else ids & self._names.keys()
-        gone = {self._names.pop(each) for each in looked - there.keys()}
+        left = looked - there.keys()
+        gone = {self._names.pop(each) for each in left}
+        self._moving -= left
         self._names |= there
         listed = []
         for each in found:
@@ -116,15 +120,17 @@ class DeploymentDetail:
     async def run(self, changed: Callable[[], None]) -> None:
         came = asyncio.Event()
         watch = self._changes.watch(came.set)
+        now = asyncio.get_running_loop().time
         try:
             while True:
                 if self.channel.put(await self._read()):
                     changed()
-                while await news(came, MOVING_S if self._is_moving else DETAIL_S):
+                due = now() + (MOVING_S if self._is_moving else DETAIL_S)
+                while await news(came, due - now()):
                     await asyncio.sleep(TOGETHER_S)
                     came.clear()
                     ids = watch.take()
-                    if self._id is None or self._id in ids:
+                    if self._id is None or self._id in ids or now() >= due:
                         break
         finally:
             self._changes.end(watch)
