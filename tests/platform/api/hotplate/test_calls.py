@@ -217,6 +217,7 @@ async def test_an_answer_that_is_cut_is_cut(cloud: Cloud, deployment: Deployment
     deployment.go_on.set()
     with pytest.raises(ClientPayloadError):
         await answer.content.read()
+    answer.close()
 
 
 async def test_no_field_comes_back_that_a_browser_acts_upon(

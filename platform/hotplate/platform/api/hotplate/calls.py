@@ -160,7 +160,8 @@ async def _awaited(sending: asyncio.Task[ClientResponse], request: web.Request) 
     try:
         while not sending.done():
             await asyncio.wait((sending,), timeout=LOOK_S)
-            if request.transport is None or request.transport.is_closing():
+            left = request.transport is None or request.transport.is_closing()
+            if left and not sending.done():
                 raise ConnectionResetError("the caller of a deployment has left")
         return sending.result()
     finally:
