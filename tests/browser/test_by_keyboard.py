@@ -43,6 +43,26 @@ async def test_a_deployment_is_found_and_its_reason_and_log_are_read(visitor: Vi
     await visitor.usable()
 
 
+async def test_the_cursor_goes_through_the_charts_and_tells_the_decision_there(
+    visitor: Visitor,
+) -> None:
+    keys = visitor.page.keyboard
+    await visitor.open("/deployments/chat")
+    await visitor.usable()
+    await visitor.page.locator("figure[data-chart=requests]").focus()
+    place = visitor.page.get_by_role("heading", name="Why, at")
+    told = []
+    for _ in range(3):
+        await keys.press("ArrowLeft")
+        await place.wait_for()
+        told.append(await place.inner_text())
+    assert len(set(told)) == 3
+    await keys.press("ArrowRight")
+    await visitor.page.get_by_role("heading", name=told[1]).wait_for()
+    await keys.press("Escape")
+    await place.wait_for(state="hidden")
+
+
 async def test_the_keys_are_listed_and_the_list_closes(visitor: Visitor) -> None:
     await visitor.open("/deployments")
     await visitor.page.keyboard.press("?")

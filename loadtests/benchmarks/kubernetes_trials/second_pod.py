@@ -1,4 +1,4 @@
-"""A model of 1 GiB in a second pod of its node, and in one of another node."""
+"""A model of 3 GiB in a second pod of its node, and in one of another node."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from tests.cluster.helm import RELEASE
 from tests.support.end_to_end.cold_start import ColdStart
 
 NAMES = ("bench-pod-first", "bench-pod-second", "bench-pod-third")
-TENSORS, QUICK_TENSORS, TENSOR_BYTES = 128, 64, 8 << 20
-SAVED_S, READY_S = 120.0, 300.0
+TENSORS, QUICK_TENSORS, TENSOR_BYTES = 384, 64, 8 << 20
+SAVED_S, READY_S = 300.0, 300.0
 SERVICE = """
 import bentoml
 from safetensors.torch import load_file

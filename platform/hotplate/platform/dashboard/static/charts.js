@@ -155,8 +155,19 @@ export function Chart({
     if (plot.current) feed();
   }, [at, range[0], range[1], marks, ...series.map(({ values }) => values)]);
 
+  // By keyboard: a point back or on, from the last one where the cursor is nowhere.
+  function step(event) {
+    const way = { ArrowLeft: -1, ArrowRight: 1, Escape: 0 }[event.key];
+    if (way === undefined || event.target !== event.currentTarget || !at.length) return;
+    const index = cursor.value === null ? at.length + Math.min(way, 0) : pointAt(at, cursor.value) + way;
+    const second = at[Math.min(Math.max(index, 0), at.length - 1)];
+    const left = way ? Math.max(0, plot.current.valToPos(second, "x")) : -10;
+    plot.current.setCursor({ left, top: way ? 0 : -10 }, true, true);
+    event.preventDefault();
+  }
+
   const empty = !series.some(({ values }) => values.some((value) => value !== null));
-  return html`<figure data-chart=${name} aria-label=${sentence(title, series, as, of)}>
+  return html`<figure data-chart=${name} aria-label=${sentence(title, series, as, of)} tabindex="0" onKeyDown=${step}>
     <figcaption>
       <b>${title}</b> <span class="keys"
         >${series.map((one) => html`<${Key} key=${one.key} series=${one} at=${at} as=${as} source=${source} />`)}</span

@@ -43,7 +43,7 @@ export function Keys() {
     ["/", "search"],
     ...Object.entries(places).map(([key, [, name]]) => [`g ${key}`, `go to ${name}`]),
     ["1 … 7", "the tabs of a deployment"],
-    ["← →", "move the cursor of the charts, where one has the focus"],
+    ["← →", "move the cursor through the charts, while one has the focus; Esc: away"],
     ["?", "this list"],
     ["Esc", "close"],
   ];
