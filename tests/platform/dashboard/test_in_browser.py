@@ -199,6 +199,43 @@ async def test_a_reset_and_the_end_are_told(visitor: Visitor) -> None:
     assert told[-2] == {"state": "ended", "code": "unauthorized", "message": "sign in again"}
 
 
+async def test_another_user_of_a_browser_hears_nothing_of_what_the_one_before_was_told(
+    visitor: Visitor,
+) -> None:
+    """Their tabs share a worker."""
+    await visitor.open("/bentos")
+    answers = [event(1, "platform", {"of": "ann"}), event(1, "platform", {"of": "bob"})]
+    asked: list[str] = []
+
+    async def answer(route: Route) -> None:
+        asked.append(route.request.url)
+        if len(asked) > len(answers):
+            await route.abort()
+            return
+        await route.fulfill(content_type="text/event-stream", body=answers[len(asked) - 1])
+
+    await visitor.page.route(STREAM, answer)
+    told = await visitor.page.evaluate(
+        """async () => {
+          const { serve } = await import("hotplate/stream");
+          const told = {};
+          for (const user of ["ann", "bob"]) {
+            const { port1, port2 } = new MessageChannel();
+            serve(port1);
+            await new Promise((done) => {
+              port2.onmessage = ({ data }) => {
+                if (data.data) (told[user] ??= []).push(data.data.of);
+                if (data.state === "cut") done();
+              };
+              port2.postMessage({ topics: ["platform"], user, organization: "acme" });
+            });
+          }
+          return told;
+        }"""
+    )
+    assert told == {"ann": ["ann"], "bob": ["bob"]}
+
+
 @pytest.mark.parametrize("size", [1, 2, 7])
 async def test_events_are_read_wherever_they_are_cut(visitor: Visitor, size: int) -> None:
     await visitor.open("/bentos")

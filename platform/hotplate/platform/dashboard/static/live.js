@@ -40,7 +40,8 @@ async function send(more = {}) {
     port.onmessage = heard;
     port.start();
   }
-  (await port).postMessage({ topics: [...listeners.keys()], acting: page.acting ?? "", ...more });
+  const { user, organization, acting } = page;
+  (await port).postMessage({ topics: [...listeners.keys()], user, organization, acting, ...more });
 }
 
 function changed() {

@@ -156,6 +156,7 @@ export class Stream {
   }
 
   #over(state) {
+    this.#last.clear();
     this.#say(state);
     return false;
   }
@@ -204,8 +205,9 @@ export function serve(port) {
   let stream = null;
   port.onmessage = ({ data }) => {
     if (data.leave) return stream?.leave(port);
-    const key = data.acting ?? "";
-    if (!streams.has(key)) streams.set(key, new Stream(key));
+    // Another user of this browser hears nothing of what this one was told.
+    const key = `${data.user ?? ""} ${data.organization ?? ""} ${data.acting ?? ""}`;
+    if (!streams.has(key)) streams.set(key, new Stream(data.acting ?? ""));
     stream = streams.get(key);
     stream.want(port, data.topics);
     if (data.wake) stream.wake();
