@@ -164,8 +164,16 @@ async def _awaited(sending: asyncio.Task[ClientResponse], request: web.Request) 
             if left and not sending.done():
                 raise ConnectionResetError("the caller of a deployment has left")
         return sending.result()
-    finally:
+    except BaseException:
         sending.cancel()
+        sending.add_done_callback(_close)  # it may have been answered meanwhile
+        raise
+
+
+def _close(sending: asyncio.Task[ClientResponse]) -> None:
+    """Lets an answer go that nobody takes."""
+    if not sending.cancelled() and sending.exception() is None:
+        sending.result().close()
 
 
 def _begun(
