@@ -158,6 +158,8 @@ async def test_a_quota_that_refuses_is_a_replica_that_waits(
     given = under_test.serving("hello")
     await ready(under_test, given)
     objects("create", "quota", "small", "--hard=pods=1")
+    # Until its use is counted, it holds nobody up.
+    objects("wait", "quota", "small", "--for=jsonpath={.status.hard.pods}=1", "--timeout=30s")
     await under_test.engine.scale(given, 2)
     found = await until(under_test.engine, refused_by("exceeded quota"), under_test.patience_s)
     assert sorted(each.state for each in found) == [S.PENDING, S.READY]

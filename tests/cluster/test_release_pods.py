@@ -40,11 +40,17 @@ class Eats:
 """
 
 
+def ready_one(release: Release) -> dict[str, Any]:
+    """Of the deployment to all; one that has ended a moment ago may still be told of."""
+    replicas = page(release, "hello-to-all")["live"]["replicas"]
+    return next(each for each in replicas if each["state"] == "ready")
+
+
 @pytest.mark.parametrize("way", ["delete", "evict"])
 async def test_a_pod_that_is_ended_by_others_fails_no_request(
     installed: Release, kubectl: Kubectl, hello: str, way: str
 ) -> None:
-    (victim, *_) = page(installed, "hello-to-all")["live"]["replicas"]
+    victim = ready_one(installed)
     async with calls_at(RATE_PER_S, hello) as calls:
         if way == "delete":
             kubectl("delete", "pod", victim["id"], f"--namespace={NAMESPACE}", "--wait=false")
@@ -73,6 +79,8 @@ async def test_what_a_quota_refuses_and_what_no_node_has_is_the_deployments_reas
     with client.deployed(HELLO, name, "--scaling-min", "1", "--scaling-max", "2"):
         pods = len(kubectl("get", "pods", where, "--output=name").split())
         kubectl("create", "quota", "small", f"--hard=pods={pods}", where)
+        counted = f"--for=jsonpath={{.status.hard.pods}}={pods}"
+        kubectl("wait", "quota", "small", counted, "--timeout=30s", where)
         try:
             client("deployment", "update", name, "--scaling-min", "2", "--scaling-max", "2")
             await eventually(lambda: "exceeded quota" in reasons(installed, name))
@@ -121,7 +129,7 @@ async def test_a_pod_that_was_copied_into_another_namespace_is_refused_and_that_
     installed: Release, kubectl: Kubectl, hello: str, namespace: str
 ) -> None:
     """Nothing of the organization's is shown to it."""
-    (replica, *_) = page(installed, "hello-to-all")["live"]["replicas"]
+    replica = ready_one(installed)
     pod = json.loads(
         kubectl("get", "pod", replica["id"], f"--namespace={NAMESPACE}", "--output=json")
     )
