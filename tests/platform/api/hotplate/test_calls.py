@@ -157,8 +157,8 @@ async def test_a_form_is_sent_on_with_its_files(cloud: Cloud, deployment: Deploy
         form.add_field(name, value)
     form.add_field("path", "an argument")
     form.add_field("image", b"\x00\xff" * 100_000, filename="a.png", content_type="image/png")
-    answer = await cloud.http.post(CALL, data=form)
-    assert answer.status == 203
+    async with cloud.http.post(CALL, data=form) as answer:
+        assert answer.status == 203
     ((method, path, headers, data),) = deployment.asked
     assert (method, path) == ("POST", "/look")
     assert (headers["X-Mine"], headers["Hotplate-Version"]) == ("1", "v2")
@@ -174,12 +174,12 @@ async def test_a_form_is_sent_on_with_its_files(cloud: Cloud, deployment: Deploy
 async def test_a_field_body_is_the_body_itself(cloud: Cloud, deployment: Deployment) -> None:
     form = FormData({"method": "PUT", "path": "/look"})
     form.add_field("body", b"\x89PNG", filename="a.png", content_type="image/png")
-    await cloud.http.post(CALL, data=form)
+    (await cloud.http.post(CALL, data=form)).close()
     ((method, _, headers, data),) = deployment.asked
     assert (method, headers["Content-Type"], data) == ("PUT", "image/png", b"\x89PNG")
     form = FormData({"path": "/", "headers": '{"Content-Type": "multipart/form-data"}'})
     form.add_field("body", b"an argument", filename="a")
-    await cloud.http.post(CALL, data=form)
+    (await cloud.http.post(CALL, data=form)).close()
     assert b'name="body"' in deployment.asked[-1][3]
 
 
