@@ -44,7 +44,7 @@ async def test_what_a_deployment_does_is_in_its_series_at_once_and_adds_up(
             return total((await series())["requests"]) == 3
 
         await until(counted)
-        assert unix_now() - ended < 2, "and soon"
+        assert unix_now() - ended < 10, "long before it is written"
         found = await series()
         assert total(found["errors"]) == total(found["refused"]) == 0
         assert max(value or 0 for value in found["in_flight"]) >= 1
