@@ -17,8 +17,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import aiohttp
-
 from loadtests.harness.child_process import ROOT, BenchmarkFailed
 from loadtests.harness.installation import until
 from loadtests.harness.verdict import Verdict
@@ -208,14 +206,7 @@ async def _kill(trial: Trial) -> float:
     killed_at, name = now(), pod["metadata"]["name"]
     await user.kubectl("delete", "pod", name, where, "--force", "--grace-period=0")
 
-    async def serves() -> bool:
-        try:
-            async with aiohttp.ClientSession() as http, http.get(f"{user.url}/readyz") as answer:
-                return answer.status == 200
-        except aiohttp.ClientError:
-            return False
-
-    await until(serves, BACK_S, "the control plane does not serve again")
+    await until(user.serves, BACK_S, "the control plane does not serve again")
     trial.back_s.append(now() - killed_at)
     return now() - killed_at
 

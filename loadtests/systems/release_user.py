@@ -30,6 +30,8 @@ DEPLOY_S = 600.0
 ASLEEP_S = 60.0
 GONE_S = 90.0
 _ANSWER_S = 60.0
+ONCE = {"Connection": "close"}
+"""For who asks a control plane that may be gone by the next question."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,14 @@ class ReleaseUser:
                 return await answer.json()
         except aiohttp.ClientError as error:
             raise BenchmarkFailed(f"the API does not answer: {error}") from error
+
+    async def serves(self) -> bool:
+        """Whether the control plane does."""
+        try:
+            async with self.callers.get(f"{self.url}/readyz", headers=ONCE) as answer:
+                return answer.status == 200
+        except aiohttp.ClientError:
+            return False
 
     async def deployment(self, name: str, page: str = "") -> Any:
         """What the platform says of it, or one of its pages, as `/cold_starts`."""

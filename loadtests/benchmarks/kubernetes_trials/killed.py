@@ -103,11 +103,7 @@ async def _killed(user: ReleaseUser) -> float:
     async def serves() -> bool:
         if before & await _uids(user):
             return False
-        try:
-            async with aiohttp.ClientSession() as http, http.get(f"{user.url}/readyz") as answer:
-                return answer.status == 200
-        except aiohttp.ClientError:
-            return False
+        return await user.serves()
 
     await until(serves, BACK_S, "the control plane does not serve again")
     return now() - killed_at
