@@ -166,10 +166,18 @@ def test_of_two_changes_that_wait_for_each_other_both_are_made(
     request: pytest.FixtureRequest,
 ) -> None:
     url = postgresql.database(request.getfixturevalue("postgresql_server"))
-    databases, tries = [Database(url), Database(url)], list[str]()
-    LearntValues(databases[0]).put("a", 0)
-    LearntValues(databases[0]).put("b", 0)
-    both_began = threading.Barrier(2)
+    with closing(Database(url)) as one, closing(Database(url)) as other:
+        tries = _change_both(one, other)
+        assert len(tries) > 2, "one of them was ended, and tried again"
+        assert [LearntValues(one).get(name) for name in "ab"] == [2, 2]
+        assert not one.failed and not other.failed
+
+
+def _change_both(one: Database, other: Database) -> list[str]:
+    """The value that each try began with, of two changes that end up waiting for each other."""
+    tries, both_began = list[str](), threading.Barrier(2)
+    LearntValues(one).put("a", 0)
+    LearntValues(one).put("b", 0)
 
     def change(database: Database, first: str, second: str) -> None:
         def work(session: Session) -> None:
@@ -182,15 +190,10 @@ def test_of_two_changes_that_wait_for_each_other_both_are_made(
         database.settle_races(work)
 
     with ThreadPoolExecutor(2) as threads:
-        made = [threads.submit(change, databases[0], "a", "b")]
-        made.append(threads.submit(change, databases[1], "b", "a"))
+        made = [threads.submit(change, one, "a", "b"), threads.submit(change, other, "b", "a")]
         for each in made:
             each.result()
-    assert len(tries) == 3, "one of them was ended, and tried again"
-    assert [LearntValues(databases[0]).get(name) for name in "ab"] == [2, 2]
-    assert not any(database.failed for database in databases)
-    for database in databases:
-        database.close()
+    return tries
 
 
 def _raise_value(session: Session, name: str) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
-from time import perf_counter
+from time import perf_counter, sleep  # noqa: TID251 - in a thread, which blocks for the database too
 from typing import Any, ParamSpec, TypeVar
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
@@ -70,9 +70,13 @@ DEADLOCK = "40P01"
 RACE_ATTEMPTS = 5
 """Another process can take a name or port between our look and our insert; then look again."""
 
+AFTER_DEADLOCK_S = 0.05
+"""The other change gets the locks that ours has let go before ours asks for them again: PostgreSQL
+wakes who waits for them no sooner than it gives them to who asks just then."""
+
 
 class Deadlocked(StoreFailed):
-    """Tried again at once, it is done."""
+    """Tried again a moment later, it is done."""
 
 
 class Database:
@@ -190,8 +194,10 @@ class Database:
             try:
                 with self.session() as session:
                     return work(session)
-            except (IntegrityError, Deadlocked):
+            except IntegrityError:
                 continue
+            except Deadlocked:
+                sleep(AFTER_DEADLOCK_S)
         with self.session() as session:
             return work(session)
 
