@@ -26,7 +26,7 @@ def run(cluster: Installation) -> int:
         if (reason := _cannot_use(cluster, given)) is not None:
             print(reason)
             return 0
-        return _pytest(cluster) if _is_own(cluster, given) else _without_release()
+        return _pytest(cluster, stays=True) if _is_own(cluster, given) else _without_release()
     if (reason := lacks() or stand_ins.lacks()) is not None:
         print(reason)
         return 0
@@ -34,7 +34,7 @@ def run(cluster: Installation) -> int:
     try:
         for step in cluster.up(_NODES, 0):
             print(step, file=sys.stderr, flush=True)
-        return _pytest(cluster)
+        return _pytest(cluster, stays=was_there)
     except TestClusterError as error:
         print(error)
         return 0 if isinstance(error, CannotRunHere) else 1
@@ -70,8 +70,9 @@ def _without_release() -> int:
     return _run("cluster and (alone or not together) and not released") or together
 
 
-def _pytest(cluster: Installation) -> int:
-    """And then what needs the whole release, which is installed once for all."""
+def _pytest(cluster: Installation, stays: bool) -> int:
+    """And then what needs the whole release, which is installed once for all, and goes with the
+    cluster or, where that stays, before it."""
     tried = [_without_release()]
     release = Release.on(cluster)
     brings = not release.is_there()
@@ -83,7 +84,7 @@ def _pytest(cluster: Installation) -> int:
             _run("released and (alone or not together)", **own),
         ]
     finally:
-        if brings:
+        if brings and stays:
             release.uninstall()
     return next(filter(None, tried), 0)
 

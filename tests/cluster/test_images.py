@@ -25,10 +25,14 @@ def test_the_product_starts_and_finds_what_it_needs_on_a_cluster(
     kubectl: Kubectl, namespace: str
 ) -> None:
     imports = "import kubernetes.aio, psycopg, s3fs, uv; print(uv.find_uv_bin())"
-    script = f"hotplate --version && hotplate gateway --help && python3.11 -c '{imports}'"
+    gateway = "python3.11 -m hotplate.serving.gateway.compiled"
+    script = (
+        f"hotplate --version && hotplate gateway --help && {gateway} && python3.11 -c '{imports}'"
+    )
     printed = printed_by(kubectl, namespace, "hotplate", "sh", "-c", script).splitlines()
     assert printed[0] == f"hotplate {version()}"
     assert printed[1].startswith("usage: hotplate gateway")
+    assert printed[-2].startswith("/usr/lib/hotplate-gateway/"), "it is compiled"
     assert printed[-1] == "/usr/local/bin/uv"
 
 

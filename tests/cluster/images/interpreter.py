@@ -22,16 +22,26 @@ def compile_below(folder: Path, stage: Path, root: Path) -> None:
     _run(root, *argv, "-s", str(stage), "-p", "/", str(folder))
 
 
+def loads(library: Path, root: Path) -> bool:
+    """Whether the interpreter in `root` finds all that a compiled library asks for."""
+    done = _started(root, "-c", f"import ctypes, os; ctypes.CDLL({str(library)!r}, os.RTLD_NOW)")
+    return done.returncode == 0
+
+
 def _run(root: Path, *arguments: str) -> None:
+    done = _started(root, *arguments)
+    if done.returncode:
+        words = (done.stdout + done.stderr).strip().splitlines()[-3:]
+        raise TestClusterError(f"the image's Python cannot compile: {' '.join(words)}")
+
+
+def _started(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     loader = next((root / "usr/lib").glob("*-linux-gnu/ld-linux-*"))
     with_libraries = [str(loader), "--library-path", str(loader.parent)]
-    done = subprocess.run(
+    return subprocess.run(
         [*with_libraries, str(root / "usr/bin/python3.11"), *arguments],
         env={**_SETTINGS, "PYTHONHOME": str(root / "usr")},
         capture_output=True,
         text=True,
         check=False,
     )
-    if done.returncode:
-        words = (done.stdout + done.stderr).strip().splitlines()[-3:]
-        raise TestClusterError(f"the image's Python cannot compile: {' '.join(words)}")

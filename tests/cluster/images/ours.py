@@ -10,14 +10,16 @@ import hashlib
 import platform
 import shutil
 import subprocess
+import sys
 import tempfile
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
+from hotplate.serving.gateway import compiler
 from tests.cluster.errors import TestClusterError
 from tests.cluster.images.debian import USER, base_layer
-from tests.cluster.images.interpreter import compile_below
+from tests.cluster.images.interpreter import compile_below, loads
 from tests.cluster.images.layers import Layer, unpacked
 from tests.cluster.images.oci import Archive, Image
 from tests.cluster.layout import REPOSITORY, Layout
@@ -27,6 +29,8 @@ _LIBRARY = "docker.io/library"
 """What containerd adds to a name that says no registry; nothing is asked there."""
 _PACKAGES = "usr/local/lib/python3.11/dist-packages"
 """Debian's interpreter looks there without being told."""
+_GATEWAYS = "usr/lib/hotplate-gateway"
+"""Where it finds the gateway's build, as `compiled.py` says."""
 _PRODUCT = ("--no-dev", "--extra=kubernetes", "--extra=postgresql")
 _ENVIRONMENT = {
     "PATH": "/usr/local/bin:/usr/bin:/bin",
@@ -63,7 +67,7 @@ def ensure(layout: Layout) -> Iterator[str]:
     with tempfile.TemporaryDirectory() as folder:
         uv = _packages("uv", _locked("--only-group", "installer"), base)
         dependencies = _packages("dependencies", _locked(*_PRODUCT), base)
-        product = _product(_wheel(Path(folder)), base)
+        product = _product(_wheel(Path(folder)), _gateway(), base)
         for layer in (base, uv, dependencies, product):
             if layer.ensure():
                 yield f"layer {layer.name} made"
@@ -94,15 +98,34 @@ def _packages(name: str, requirements: str, base: Layer) -> Layer:
     return Layer(name, [requirements], fill)
 
 
-def _product(wheel: Path, base: Layer) -> Layer:
+def _product(wheel: Path, gateway: Path | None, base: Layer) -> Layer:
     def fill(root: Path) -> None:
         _install(root, str(wheel))
+        if gateway is not None and _loads(gateway, base):
+            shutil.copytree(gateway, root / _GATEWAYS / gateway.name)
         program = root / "usr/local/bin/hotplate"
         program.write_text(_PROGRAM)
         program.chmod(0o755)
         _compile(root, base)
 
-    return Layer("product", [hashlib.sha256(wheel.read_bytes()).hexdigest()], fill)
+    digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    return Layer("product", [digest, gateway.name if gateway else "not compiled"], fill)
+
+
+def _gateway() -> Path | None:
+    """The compiled request path, where this machine can compile it for the image's Python."""
+    if sys.version_info[:2] != (3, 11):
+        return None
+    try:
+        return compiler.build()
+    except compiler.NotCompiled:
+        return None
+
+
+def _loads(gateway: Path, base: Layer) -> bool:
+    """Whether the image can: what is compiled beside a newer C library it cannot."""
+    with unpacked(base) as interpreter:
+        return all(loads(library, interpreter) for library in gateway.rglob("*.so"))
 
 
 def _install(root: Path, *what: str) -> None:

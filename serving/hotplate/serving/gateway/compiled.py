@@ -1,9 +1,9 @@
 """The gateway's request path, compiled if this environment has a build of it.
 
 The sources are plain Python and the only truth. A build of them (`compiler.py`) is a folder of the
-environment, named by a digest of all the gateway's sources and of its Python. It is used when that
-folder is first on the path; if a source has changed since, no folder has the name, and plain Python
-runs.
+environment, named by a digest of all the gateway's sources and of its Python's ABI. It is used when
+that folder is first on the path; if a source has changed since, no folder has the name, and plain
+Python runs.
 
     python -m hotplate.serving.gateway.compiler                           builds it
     HOTPLATE_GATEWAY__COMPILED=false hotplate gateway ...                 does not use it
@@ -72,7 +72,8 @@ def source(module: str) -> Path:
 def folder() -> Path:
     """The folder of the build of these sources for this Python; it need not exist."""
     digest = blake2b(digest_size=12)
-    digest.update(f"{sys.version}\n{sysconfig.get_config_var('EXT_SUFFIX')}\n".encode())
+    # Python 3.11.2 takes what 3.11.7 has built; the suffix has the two numbers that count.
+    digest.update(f"{sysconfig.get_config_var('EXT_SUFFIX')}\n".encode())
     for path in sorted(SOURCES.rglob("*.py")):
         name = str(path.relative_to(SOURCES))
         digest.update(b"%b\n%d\n" % (name.encode(), path.stat().st_size))
