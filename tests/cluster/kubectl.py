@@ -44,12 +44,14 @@ class Kubectl:
             given = json.dumps({"apiVersion": "v1", "kind": "List", "items": held})
             self("replace", "--filename=-", given=given)
 
-    def wait(self, *arguments: str, timeout_s: float) -> None:
-        """Asks until the command succeeds; TestClusterError with its last words after that long."""
+    def wait(self, *arguments: str, timeout_s: float, word: str = "") -> None:
+        """Asks until the command succeeds and prints the word; TestClusterError with its last words
+        after that long."""
         deadline = time.monotonic() + timeout_s
-        while (done := self._run(arguments, None)).returncode:
+        while (done := self._run(arguments, None)).returncode or word not in done.stdout:
             if time.monotonic() > deadline:
-                raise TestClusterError(f"kubectl {' '.join(arguments)}: {done.stderr.strip()}")
+                said = (done.stderr or done.stdout).strip()
+                raise TestClusterError(f"kubectl {' '.join(arguments)}: {said}")
             time.sleep(_ASK_EVERY_S)
 
     def _run(

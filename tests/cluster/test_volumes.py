@@ -125,11 +125,7 @@ class Bench:
         return json.loads(self.kubectl("logs", name, *self._where))
 
     def await_said(self, name: str, word: str) -> None:
-        shell = f"logs {name} --namespace={self.namespace}"
-        self.kubectl.wait(
-            "wait", "--for=condition=Ready", f"pod/{name}", *self._where, timeout_s=60
-        )
-        assert word in self.kubectl(*shell.split())
+        self.kubectl.wait("logs", name, *self._where, timeout_s=60, word=word)
 
     @property
     def _where(self) -> list[str]:
