@@ -89,9 +89,14 @@ async def test_readyz_wakes_a_deployment_and_waits_for_it(
     platform: AnyPlatform, sleeper: str
 ) -> None:
     await platform.asleep(NAME)
+    known = len(await platform.ask(NAME, "/cold_starts?count=100"))
     async with aiohttp.ClientSession() as http, http.get(f"{sleeper}/readyz") as answer:
         assert answer.status == 200
-    await until(lambda: platform.replicas(NAME, "ready"))
+
+    async def has_started() -> bool:
+        return len(await platform.ask(NAME, "/cold_starts?count=100")) > known
+
+    await until(has_started)
 
 
 async def test_schema_and_docs_are_there_without_a_replica_as_one_would_tell_them(

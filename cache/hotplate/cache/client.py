@@ -94,6 +94,11 @@ class AgentClient:
         found: list[str] = (await self._call("GET", "/v1/troubles"))["troubles"]
         return found
 
+    async def refusals(self) -> list[str]:
+        """A sentence for each volume that it has refused in the last ten minutes."""
+        found: list[str] = (await self._call("GET", "/v1/troubles"))["refusals"]
+        return found
+
     async def status(self) -> dict[str, Any]:
         """`socket`, `origin_bytes`, `disk_bytes`, `arena_bytes`, `blobs`, `trees`."""
         return await self._call("GET", "/v1/status")

@@ -103,8 +103,8 @@ class Control:
     async def troubles(self, request: web.Request) -> web.Response:
         blob_table = self._trees.blob_table
         found = (blob_table.disk_trouble, blob_table.arena_space.trouble)
-        refused = self._volumes.troubles() if self._volumes is not None else []
-        return web.json_response({"troubles": [*filter(None, found), *refused]})
+        refusals = self._volumes.refusals() if self._volumes is not None else []
+        return web.json_response({"troubles": [*filter(None, found)], "refusals": refusals})
 
     async def list_trees(self, request: web.Request) -> web.Response:
         return web.json_response({"idle_s": self._trees.idle_s()})

@@ -222,7 +222,7 @@ async def serve(given: Equipment) -> None:
         grace_s=settings.gc_grace_s,
         spare_environments=settings.spare_environments,
     )
-    health = HealthMonitor(backend.checks(controller.gateways, store), events.add)
+    health = HealthMonitor(backend.checks(controller.gateways, store), events.add, backend.refusals)
     registry.register(HealthMetrics(health.failing, backend.disks, settings.tls_certificate))
     overview = OverviewRoutes(
         store.history,

@@ -59,10 +59,10 @@ def bench() -> Iterator[PodBench]:
         yield made
 
 
-def troubles(agent: AgentProcess) -> list[str]:
+def refusals(agent: AgentProcess) -> list[str]:
     asked = Request(f"{agent.url}/v1/troubles", headers={"Authorization": f"Bearer {TOKEN}"})
     with urlopen(asked) as answer:
-        found: list[str] = json.load(answer)["troubles"]
+        found: list[str] = json.load(answer)["refusals"]
     return found
 
 
@@ -147,7 +147,7 @@ def test_a_ticket_that_is_forged_or_copied_is_refused_and_the_refusal_is_told(
         assert code == denied
         assert "it was copied from another one" in sentence
         assert "acme" not in sentence
-        told = troubles(agent)
+        told = refusals(agent)
         assert len(told) == 4
         assert told[-1] == f"pod hotplate-t-evil/thief: {sentence}"
         lasting = {"csi.storage.k8s.io/ephemeral": "false"}

@@ -180,7 +180,7 @@ async def test_an_agent_that_does_not_answer_is_named_by_its_node(
         async with agent(tmp_path, port=port, token=TOKEN):
             assert await pods.holdings() == {"node2": []}
             assert await pods.lost_agents() == ""
-            assert await pods.agent_troubles() == ""
+            assert (await pods.agent_troubles(), await pods.refused_volumes()) == ("", [])
 
 
 async def test_agents_are_told_who_reads_their_metrics(

@@ -16,7 +16,7 @@ from hotplate.platform.processes.data_dir import DataDir
 from hotplate.platform.processes.event_log import EventLog
 from hotplate.platform.processes.role_state import ROLES, SUPERVISOR, RoleState
 from hotplate.platform.store.parts import Store
-from hotplate.platform.upkeep.health import Check, HealthMonitor, disks_of
+from hotplate.platform.upkeep.health import Check, HealthMonitor, Refusals, disks_of
 
 GIB = 1 << 30
 
@@ -72,6 +72,22 @@ async def test_a_check_with_a_bug_costs_no_other_check(tmp_path: Path) -> None:
     health = HealthMonitor([broken.check(), part.check()], EventLog(tmp_path / "events.jsonl").add)
     await health.look(0)
     assert health.short == ["gone"]
+
+
+async def test_each_refusal_is_told_once_whatever_else_was_refused_before(tmp_path: Path) -> None:
+    told: list[tuple[str, str]] = []
+    looks = [["a"], ["a"], ["a", "b"], ["b"], [], ["a"]]
+    lately = iter(looks)
+
+    async def sentences() -> list[str]:
+        return next(lately)
+
+    health = HealthMonitor(
+        [], lambda kind, said: told.append((kind, said)), [Refusals("Refused", sentences)]
+    )
+    for now in range(len(looks)):
+        await health.look(now)
+    assert told == [("Refused", "a"), ("Refused", "b"), ("Refused", "a")]
 
 
 def test_folders_on_one_disk_are_one_disk(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ PUBLISH_S = 100.0
 """How long a call may take: kubelet waits for two minutes, and then asks again."""
 SWEEP_S = 60.0
 REFUSALS, REFUSED_S = 8, 600.0
-"""How many refusals are told as troubles, and for how long."""
+"""How many refusals are told, and for how long."""
 JOB_FILE = "job.json"
 
 
@@ -91,7 +91,7 @@ class Volumes:
         compiled = {each.compiled for each in self._records if each.compiled}
         return frozenset(compiled).union(*shown)
 
-    def troubles(self) -> list[str]:
+    def refusals(self) -> list[str]:
         """A sentence for each volume that was refused lately."""
         now = asyncio.get_running_loop().time()
         return [sentence for sentence, at in self._refused.items() if now - at < REFUSED_S]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import Any
@@ -89,11 +89,12 @@ class ReleasePods:
         )
 
     async def agent_troubles(self) -> str:
-        """What agents say that they are short of, or have refused."""
-        agents = sorted(self._agents(), key=lambda agent: agent[0])
-        said = await asyncio.gather(*(self._troubles(address) for _, address in agents))
-        told = zip(agents, said, strict=True)
-        return " ".join(f"{node}: {each}" for (node, _), sentences in told for each in sentences)
+        """What agents say that they are short of."""
+        return " ".join(await self._said(AgentClient.troubles))
+
+    async def refused_volumes(self) -> list[str]:
+        """What agents say that they have refused lately."""
+        return await self._said(AgentClient.refusals)
 
     async def holdings(self) -> Mapping[str, Sequence[Mapping[str, Any]]]:
         """What the agents that answer have of files, by node."""
@@ -131,12 +132,20 @@ class ReleasePods:
             return False
         return True
 
-    async def _troubles(self, address: Address) -> Sequence[str]:
-        try:
-            async with asyncio.timeout(AGENT_S):
-                return await self._client(address).troubles()
-        except (CacheError, TimeoutError):
-            return ()  # the other check says so
+    async def _said(self, ask: Callable[[AgentClient], Awaitable[Sequence[str]]]) -> list[str]:
+        """The sentences of all agents that answer, each with its node."""
+        agents = sorted(self._agents(), key=lambda agent: agent[0])
+
+        async def of(address: Address) -> Sequence[str]:
+            try:
+                async with asyncio.timeout(AGENT_S):
+                    return await ask(self._client(address))
+            except (CacheError, TimeoutError):
+                return ()  # `lost_agents` says so
+
+        said = await asyncio.gather(*(of(address) for _, address in agents))
+        told = zip(agents, said, strict=True)
+        return [f"{node}: {each}" for (node, _), sentences in told for each in sentences]
 
     async def _held(self, address: Address) -> Sequence[Mapping[str, Any]] | None:
         try:

@@ -1,7 +1,8 @@
 """Whether the parts of the platform do their work: looked at every few seconds.
 
 A part that is short is on the platform's page at once; one that is short at two looks in a row is
-an event, and so is its recovery. The supervisor reports a part that dies and is back in between.
+an event, and so is its recovery. What parts have refused is an event each. The supervisor reports a
+part that dies and is back in between.
 """
 
 from __future__ import annotations
@@ -29,6 +30,14 @@ class Check:
     back: str
     why_not: Callable[[], Awaitable[str]]
     """One sentence with what to do; "" while all is well."""
+
+
+@dataclass(frozen=True)
+class Refusals:
+    """What parts have refused lately, and the kind of event that each of it is."""
+
+    kind: str
+    sentences: Callable[[], Awaitable[Sequence[str]]]
 
 
 @dataclass(frozen=True)
@@ -67,10 +76,17 @@ def change_of(check: Check, before: Trouble | None, why_not: str, now: float) ->
 class HealthMonitor:
     """Looks at every check for ever."""
 
-    def __init__(self, checks: Sequence[Check], tell: Callable[[str, str], None]) -> None:
+    def __init__(
+        self,
+        checks: Sequence[Check],
+        tell: Callable[[str, str], None],
+        refusals: Sequence[Refusals] = (),
+    ) -> None:
         """`tell` gets each event: its kind and a sentence."""
         self._checks = checks
         self._tell = tell
+        self._refusals = refusals
+        self._told: dict[str, frozenset[str]] = {}
         self._troubles: dict[str, Trouble] = {}
 
     @property
@@ -104,6 +120,20 @@ class HealthMonitor:
                 self._troubles[check.name] = change.trouble
             if change.kind:
                 self._tell(change.kind, change.message)
+        for refusals in self._refusals:
+            await self._tell_new(refusals)
+
+    async def _tell_new(self, refusals: Refusals) -> None:
+        try:
+            said = await refusals.sentences()
+        except Exception:  # a bug there must cost no check
+            log.exception("what is told as %s could not be asked for", refusals.kind)
+            return
+        before = self._told.get(refusals.kind, frozenset())
+        for sentence in said:
+            if sentence not in before:
+                self._tell(refusals.kind, sentence)
+        self._told[refusals.kind] = frozenset(said)
 
 
 def disks_of(folders: Sequence[Path]) -> list[dict[str, Any]]:
