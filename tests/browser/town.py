@@ -73,6 +73,10 @@ class Town:
         scaling = {"scaling": {"min_replicas": 1, "max_replicas": 3}}
         await self.laptop.deploy("chat", tag, Words=scaling)
         await self._make_code_space(SPACE)
+        content = {"type": "env", "items": [{"key": "API_KEY", "value": "hidden"}]}
+        async with ApiSession(self.platform.url, self.platform.token) as api:
+            secret = {"name": "keys", "description": "", "content": content}
+            await api.call("POST", "/api/v1/org_secrets", secret)
         await self.laptop.deploy("captions", tag, Words={"scaling": SLEEPY})
 
     async def _make_code_space(self, name: str) -> None:

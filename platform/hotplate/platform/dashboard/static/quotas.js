@@ -51,7 +51,7 @@ export function Quota({ organization }) {
             : null
         }</p>`;
   })}
-    <p class="soft">Weight of its share <${Figure} source=${source} field="weight" value=${found.weight} />, priority <${Figure} source=${source} field="priority" value=${found.priority} /> (0 is first)</p>
+    <p class="soft">Weight of its share <${Figure} source=${source} field="weight" value=${found.weight} />, priority <${Figure} source=${source} field="priority" value=${found.priority} />; the lowest goes first</p>
     ${page.operator && !draft && html`<button class="plain" onClick=${begin}>Change</button>`}
     ${
       draft &&

@@ -1,7 +1,7 @@
 // The roll-out under way, its versions, and what may be done about it.
 import { call } from "hotplate/api";
 import { NAME, SOURCE } from "hotplate/deployment";
-import { Ago, Figure, number, Status } from "hotplate/figures";
+import { Ago, Figure, Status } from "hotplate/figures";
 import { useResource } from "hotplate/resources";
 import { Ask, attempt, may } from "hotplate/shell";
 import { html, useState } from "hotplate/view";
@@ -47,8 +47,6 @@ export function Rollout() {
   </section>`;
 }
 
-const failed = ({ "5xx": bad = 0, broken = 0 }) => bad + broken;
-
 function Versions({ versions, onPromote }) {
   if (!versions.length) return null;
   return html`<table class="list" aria-label="Versions"><thead><tr>
@@ -61,17 +59,16 @@ function Versions({ versions, onPromote }) {
         <span class="unseen">Promote</span></th>`
         }
     </tr></thead><tbody>${versions.map((one) => {
-      const answers = Object.values(one.answers).reduce((a, b) => a + b, 0);
       const figure = (field, value, as) =>
         html`<${Figure} source=${ROLLOUT} field=${`versions.${field}`} value=${value} as=${as} />`;
       return html`<tr key=${one.version} data-version=${one.version} data-revision=${one.revision}>
-        <td class="name"><b>${one.version}</b> <span class="soft">revision ${one.revision}</span></td>
+        <td class="name"><b><bdi>${one.version}</bdi></b> <span class="soft">revision ${figure("revision", one.revision)}</span></td>
           <td data-head="Bento">${figure("bento", one.bento, "text")}</td>
         <td class="num" data-head="Weight">${figure("weight", one.weight, "percent")}</td>
           <td class="num" data-head="Share now">${figure("share", one.share, "share")}</td>
         <td class="num" data-head="Ready of wanted">${figure("ready", one.ready)} of ${figure("wanted", one.wanted)}</td>
-        <td class="num" data-head="Answers">${number(answers)}</td>
-          <td class=${`num ${failed(one.answers) ? "is-bad" : ""}`} data-head="Failed">${number(failed(one.answers))}</td>
+        <td class="num" data-head="Answers">${figure("answered", one.answered)}</td>
+          <td class=${`num ${one.failed ? "is-bad" : ""}`} data-head="Failed">${figure("failed", one.failed)}</td>
         ${versions.length > 1 && html`<td>${one.version !== "main" && may("developer") && html`<button class="plain" onClick=${() => onPromote(one.version)}>Promote</button>`}</td>`}
       </tr>`;
     })}</tbody></table>`;
