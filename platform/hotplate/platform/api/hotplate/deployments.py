@@ -91,6 +91,7 @@ class DeploymentStatusRoutes:
         events = await self._store.run(self._store.history.events, key, RECENT)
         detail = {
             "config": deployment.latest.config,
+            "canary": _canary(deployment),
             "revisions": [_revision(revision, deployment) for revision in revisions],
             "decisions": plain(decisions),
             "events": plain(events),
@@ -179,6 +180,25 @@ class DeploymentStatusRoutes:
                 [deployment.id, *(version.id for version in deployment.versions)]
             ),
         }
+
+
+def _canary(deployment: Deployment) -> dict[str, Any] | None:
+    """As a request asks for it; None = it has none."""
+    if not deployment.canary:
+        return None
+    weights = deployment.canary["weights"]
+    return {
+        "route_type": deployment.canary["route_type"],
+        "route_by": deployment.canary["route_by"],
+        "versions": {
+            each.version: {
+                "bento": each.latest.bento.tag,
+                "weight": weights[each.version],
+                **{name: each.latest.config[name] for name in ("services", "envs", "secrets")},
+            }
+            for each in deployment.versions
+        },
+    }
 
 
 def _revision(revision: Revision, deployment: Deployment) -> dict[str, Any]:

@@ -37,7 +37,8 @@ def of_all(summaries: Sequence[Json]) -> dict[str, Any]:
     """The same of deployments as lists show them, and how many there are of each status. Pure."""
 
     def total(member: str, name: str) -> float:
-        return round(sum(one[member][name] for one in summaries), 3)
+        values: list[float] = [one[member][name] for one in summaries]
+        return round(sum(values), 3)
 
     return {
         "deployments": len(summaries),

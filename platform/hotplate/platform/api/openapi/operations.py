@@ -87,6 +87,7 @@ SUMMARY = members(
 DEPLOYMENT = members(
     **SUMMARY["properties"],
     config=ANYTHING,
+    canary=null_or(members(route_type=TEXT, route_by=TEXT, versions=mapping(ANYTHING))),
     revisions=many(
         members(
             number=WHOLE,
