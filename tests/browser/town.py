@@ -18,6 +18,7 @@ from tests.support.services.bentos import IMAGE, SLEEPY
 SERVICE = (
     IMAGE
     + '''
+from pathlib import Path
 
 @bentoml.service(image=image, traffic={"concurrency": 2}, labels={"team": "search"})
 class Words:
@@ -34,6 +35,10 @@ class Words:
         for number in range(to):
             yield f"{number}\\n"
             await asyncio.sleep(0.1)
+
+    @bentoml.api
+    def size(self, files: list[Path], unit: str = "bytes") -> str:
+        return f"{sum(file.stat().st_size for file in files)} {unit}"
 
     @bentoml.task
     def render(self, pages: int = 1) -> int:
