@@ -18,6 +18,7 @@ from tests.support.services.bentos import IMAGE, SLEEPY
 SERVICE = (
     IMAGE
     + '''
+from pathlib import Path
 
 @bentoml.service(image=image, traffic={"concurrency": 2}, labels={"team": "search"})
 class Words:
@@ -34,6 +35,10 @@ class Words:
         for number in range(to):
             yield f"{number}\\n"
             await asyncio.sleep(0.1)
+
+    @bentoml.api
+    def size(self, files: list[Path], unit: str = "bytes") -> str:
+        return f"{sum(file.stat().st_size for file in files)} {unit}"
 
     @bentoml.task
     def render(self, pages: int = 1) -> int:
@@ -73,6 +78,10 @@ class Town:
         scaling = {"scaling": {"min_replicas": 1, "max_replicas": 3}}
         await self.laptop.deploy("chat", tag, Words=scaling)
         await self._make_code_space(SPACE)
+        content = {"type": "env", "items": [{"key": "API_KEY", "value": "hidden"}]}
+        async with ApiSession(self.platform.url, self.platform.token) as api:
+            secret = {"name": "keys", "description": "", "content": content}
+            await api.call("POST", "/api/v1/org_secrets", secret)
         await self.laptop.deploy("captions", tag, Words={"scaling": SLEEPY})
 
     async def _make_code_space(self, name: str) -> None:

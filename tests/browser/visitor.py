@@ -26,10 +26,24 @@ FIGURES = """() => [...document.querySelectorAll('main [data-field]')].map(one =
   text: one.innerText,
   names: Object.fromEntries(['deployment', 'replica', 'revision', 'service', 'version', 'node',
     'role', 'path', 'pool', 'environment', 'member', 'token', 'organization', 'line', 'bento',
-    'model']
+    'model', 'secret', 'event', 'decision', 'start', 'phase']
     .map(key => [key, one.closest(`[data-${key}]`)?.getAttribute(`data-${key}`)])
     .filter(([, name]) => name))
 }))"""
+
+BARE = """() => {
+  const known = '[data-field], h1, h2, h3, th, dt, label, a, code, pre, kbd, button, ' +
+    'bdi:not(.figure), [aria-hidden=true], .log, details.points';
+  const texts = document.createTreeWalker(document.querySelector('main'), NodeFilter.SHOW_TEXT);
+  const found = [];
+  for (let text = texts.nextNode(); text; text = texts.nextNode())
+    if (/\\d/.test(text.data) && !/^p\\d\\d\\s*$/.test(text.data) &&
+        !text.parentElement.closest(known))
+      found.push(text.parentElement.outerHTML.slice(0, 160));
+  return found;
+}"""
+"""Numbers that stand in no figure. Names, percentiles, headings, what is entered, and the points of
+charts beside their keys are none."""
 
 
 @asynccontextmanager
@@ -101,6 +115,11 @@ class Visitor:
     async def figures(self) -> list[dict[str, Any]]:
         """What the page shows, each with where it comes from."""
         found: list[dict[str, Any]] = await self.page.evaluate(FIGURES)
+        return found
+
+    async def bare_numbers(self) -> list[str]:
+        """The elements of numbers that do not say where they come from."""
+        found: list[str] = await self.page.evaluate(BARE)
         return found
 
     async def violations(self) -> list[str]:

@@ -197,8 +197,9 @@ class Engine(Protocol):
 
     def follow(self, replica: str, lines: int | None = None) -> AsyncGenerator[str, None]:
         """The last lines of its log (None = all that there are) and whatever comes, piece by piece
-        and printable, until it has ended and all of it was given. Raises `UnknownReplica`, now or
-        at the first piece. To be closed by whoever leaves before."""
+        and printable, until it has ended and all of it was given; an empty piece is between some
+        lines and what comes, where the engine can tell. Raises `UnknownReplica`, now or at the
+        first piece. To be closed by whoever leaves before."""
 
     def capacity(self) -> Mapping[str, Node]:
         """What each node has now, by its name."""

@@ -44,6 +44,7 @@ from hotplate.platform.api.hotplate.quotas import QuotaRoutes
 from hotplate.platform.api.hotplate.rollouts import RolloutRoutes
 from hotplate.platform.api.hotplate.series import SeriesRoutes
 from hotplate.platform.api.hotplate.simulations import SimulationRoutes
+from hotplate.platform.api.hotplate.totals import TotalsRoutes
 from hotplate.platform.api.openapi import document
 from hotplate.platform.api.web.passing_on import believe_passed
 from hotplate.platform.api.web.request_metrics import RequestMetrics
@@ -132,6 +133,7 @@ def make_app(
     app.add_routes(RolloutRoutes(store, source, controller, watchers).routes())
     app[STATUS] = DeploymentStatusRoutes(store, controller, settings)
     app.add_routes(app[STATUS].routes())
+    app.add_routes(TotalsRoutes(app[STATUS]).routes())
     calls = CallRoutes(store.deployments, controller)
     app.add_routes(calls.routes())
     app.add_routes(SeriesRoutes(store, controller.series).routes())

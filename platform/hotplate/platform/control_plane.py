@@ -232,6 +232,7 @@ async def serve(given: Equipment) -> None:
         disks=backend.disks,
         short=lambda: health.short,
         unwalled=backend.unwalled,
+        gpus=controller.series.gpus,
     )
     app.add_routes(overview.routes())
     StreamRoutes(store.deployments, app[AUTH], controller, app[STATUS], overview, shown).add_to(app)

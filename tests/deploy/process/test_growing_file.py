@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+from contextlib import aclosing
 from pathlib import Path
 
-from hotplate.deploy.process.growing_file import PIECE_BYTES, GrowingFile
+import pytest
+
+from hotplate.deploy.process.growing_file import PIECE_BYTES, GrowingFile, followed
 from hotplate.deploy.process.logfile import trim
 
 
@@ -19,6 +22,23 @@ def test_the_last_lines_come_first_and_then_what_is_new(tmp_path: Path) -> None:
         log.write("four\r\nfive\rsix")
     assert file.read() == "four\nfive\nsix"
     file.close()
+
+
+@pytest.mark.parametrize(("there", "first"), [("", [""]), ("one\ntwo\n", ["two\n"])])
+async def test_an_empty_piece_is_between_what_was_there_and_what_comes(
+    tmp_path: Path, there: str, first: list[str]
+) -> None:
+    path = tmp_path / "log"
+    path.write_text(there)
+    goes_on = iter([True, True])
+    pieces = []
+    async with aclosing(followed(path, 1, lambda: next(goes_on, False))) as come:
+        async for piece in come:
+            pieces.append(piece)
+            if pieces == [*first, ""]:
+                with path.open("a") as log:
+                    log.write("new\n")
+    assert pieces == [*first, "", "new\n"]
 
 
 def test_no_character_is_cut_wherever_the_writer_pauses(tmp_path: Path) -> None:

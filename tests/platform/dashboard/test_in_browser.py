@@ -33,11 +33,14 @@ REPLICA = {
     "out": "",
     "out_since": None,
     "restarts": 0,
+    "cpus": 1.0,
+    "gpus": 0.0,
     "memory_bytes": 1 << 20,
+    "cold_start_s": 2.0,
     "created_at": "2026-01-01T00:00:00+00:00",
     "ready_at": "2026-01-01T00:00:02+00:00",
     "wanted_at": "2026-01-01T00:00:00+00:00",
-    "phases": [{"name": EVIL, "start": 1.0, "end": 2.0, "share_s": 1.0}],
+    "phases": [{"name": EVIL, "start": 1.0, "end": 2.0, "share_s": 1.0, "lasted_s": 1.0}],
     "log_tail": [EVIL],
 }
 SCHEMA = {

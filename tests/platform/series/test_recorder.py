@@ -126,7 +126,9 @@ async def test_a_deployment_that_is_gone_leaves_what_it_took_and_no_line(store: 
 async def test_gpus_of_standbys_are_their_organizations(store: Store) -> None:
     of = deployed(store)
     recorder = SeriesRecorder(store, standbys=lambda: {of.organization.id: 2.0})
-    recorder.look(subject(of), [BUSY], wanted=1, in_flight=1, queued=0)
+    starting = Seen("r2", "Echo", Use.STARTING, gpus=0.5)
+    recorder.look(subject(of), [BUSY, starting], wanted=2, in_flight=1, queued=0)
+    assert recorder.gpus() == {"busy": 2.0, "idle": 0.0, "starting": 0.5, "standby": 2.0}
     await recorder.end_step()
     await asyncio.sleep(0.02)
     await recorder.end_step()

@@ -44,6 +44,7 @@ def test_a_life_is_starting_then_busy_or_idle() -> None:
     point = closed(one, 10.0)
     assert seconds(point) == [3.0, 2.0, 5.0]
     assert seconds(point, "gpu_s") == [6.0, 4.0, 10.0]
+    assert one.gpus() == {"idle": 2.0}
     assert (point["cold_starts"], point["in_flight"], point["wanted_s"]) == (1, 1, 10.0)
     assert point["ready_s"] == 7.0
     assert one.gpu_s == {

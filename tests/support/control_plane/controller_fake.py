@@ -129,7 +129,18 @@ class FakeController:
         if deployment is not None:
             live["rollout"] = rollout_json(DeploymentState(deployment), [], {}) | self.last_look
             live["rollout"]["versions"] += [
-                {"version": version, "ready": count}
+                {
+                    "version": version,
+                    "revision": 1,
+                    "bento": "",
+                    "weight": deployment.canary.get("weights", {}).get(version, 0),
+                    "share": 0.0,
+                    "wanted": count,
+                    "ready": count,
+                    "answers": {},
+                    "answered": 0,
+                    "failed": 0,
+                }
                 for version, count in self.ready_replicas.items()
             ]
         return live

@@ -93,10 +93,13 @@ class GrowingFile:
 async def followed(
     path: Path, lines: int | None, goes_on: Callable[[], bool]
 ) -> AsyncGenerator[str, None]:
-    """The last lines that are there, None = all, and what comes, until it no longer `goes_on` and
-    all was given."""
+    """The last lines that are there and an empty piece, None = all without one, then what comes,
+    until it no longer `goes_on` and all was given."""
     file, there = GrowingFile(path, lines), True
     try:
+        if lines is not None:
+            yield await asyncio.to_thread(file.read)
+            yield ""
         while there:
             there = goes_on()
             while piece := await asyncio.to_thread(file.read):

@@ -87,6 +87,7 @@ def _version(
     key = next((s.workload.key for s in state.services.get(number, ()) if s.workload.entry), None)
     mine = [r for r in replicas if r.key == key and r.id not in state.draining]
     revision = next((each for each in state.kept() if each.number == number), None)
+    counts = answer_counts(answers, version_of(state.deployment, number))
     return {
         "version": state.deployment.version or MAIN,
         "revision": number,
@@ -95,7 +96,9 @@ def _version(
         "share": _share(state, number),
         "wanted": 0 if key is None else state.targets.get(key, 0),
         "ready": sum(r.state is ReplicaState.READY for r in mine),
-        "answers": answer_counts(answers, version_of(state.deployment, number)),
+        "answers": counts,
+        "answered": sum(counts.values()),
+        "failed": counts["5xx"] + counts["broken"],
     }
 
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from hotplate.deploy.engine import Replica
+from hotplate.deploy.phases import Phase
 from hotplate.platform.controller.deployment_state import DeploymentState
 from hotplate.platform.controller.planning import messages
 from hotplate.platform.controller.scaling.deciders import Recommendation
@@ -63,11 +64,14 @@ def _replica(replica: Replica, state: DeploymentState) -> dict[str, Any]:
         "out": ejection.reason if ejection else "",
         "out_since": _iso(ejection.since) if ejection else None,
         "restarts": replica.restarts,
+        "cpus": replica.resources.cpus,
+        "gpus": replica.resources.gpus,
         "memory_bytes": replica.memory_bytes,
         "created_at": _iso(replica.created_at),
         "ready_at": None if replica.ready_at is None else _iso(replica.ready_at),
         "wanted_at": _iso(replica.wanted_at),
-        "phases": phases_json(replica),
+        "cold_start_s": None if replica.ready_at is None else round(replica.cold_start_s, 3),
+        "phases": [{**vars(phase), "lasted_s": _lasted_s(phase)} for phase in replica.phases],
         "log_tail": list(replica.log_tail),
     }
 
@@ -85,6 +89,10 @@ def _slots(replica: Replica, state: DeploymentState) -> dict[str, Any] | None:
 def phases_json(replica: Replica) -> list[dict[str, Any]]:
     """`name`, `start`, `end` and `share_s` of each phase, by start."""
     return [dict(vars(phase)) for phase in replica.phases]
+
+
+def _lasted_s(phase: Phase) -> float | None:
+    return None if phase.end is None else round(phase.end - phase.start, 3)
 
 
 def _recommendation_json(recommendation: Recommendation | None) -> dict[str, Any]:

@@ -29,6 +29,17 @@ def items(costs: Iterable[Cost], by: str) -> list[dict[str, Any]]:
     return [_item(key, taken, by) for key, taken in sorted(found.items())]
 
 
+def sum_of(costs: Iterable[Cost]) -> dict[str, Any]:
+    """All together, as one item; `lived` is what their parts add up to."""
+    taken = Consumed()
+    for cost in costs:
+        taken = taken.plus(cost.taken)
+    found = _taken(taken)
+    for kind in ("gpu_s", "replica_s"):
+        found[kind]["lived"] = round(sum(found[kind].values()), 3)
+    return found
+
+
 def _key(cost: Cost, by: str) -> tuple[str, ...]:
     if by == "day":
         return (datetime.fromtimestamp(cost.hour, UTC).date().isoformat(),)
@@ -40,6 +51,12 @@ def _item(key: tuple[str, ...], taken: Consumed, by: str) -> dict[str, Any]:
         "organization": None if by == "day" else key[0],
         "deployment": key[1] if by == "deployment" else None,
         "day": key[0] if by == "day" else None,
+        **_taken(taken),
+    }
+
+
+def _taken(taken: Consumed) -> dict[str, Any]:
+    return {
         "requests": taken.requests,
         **{
             f"{kind}_s": {use: round(getattr(taken, f"{kind}_{use}_s"), 3) for use in USES}

@@ -18,7 +18,7 @@ from hotplate.deploy.engine import ReplicaUsage
 from hotplate.deploy.phases import unix_now
 from hotplate.platform.errors import StoreFailed
 from hotplate.platform.series.levels import FINE
-from hotplate.platform.series.points import Point, together
+from hotplate.platform.series.points import USES, Point, together
 from hotplate.platform.series.track import Seen, Track
 from hotplate.platform.series.writing import SeriesWriter, Unwritten, consumed, hour_of
 from hotplate.platform.store.costs import Consumed, Key
@@ -179,6 +179,14 @@ class SeriesRecorder:
             "requests_per_s": round(sum(requests for requests, _ in found), 3),
             "errors_per_s": round(sum(errors for _, errors in found), 3),
         }
+
+    def gpus(self) -> dict[str, float]:
+        """How many are `busy`, `idle`, `starting` and `standby` now."""
+        found = dict.fromkeys(USES, 0.0) | {"standby": sum(self._standbys().values())}
+        for deployment_id in self._awake:
+            for use, number in self._tracks[deployment_id].gpus().items():
+                found[use] += number
+        return found
 
     def gpu_s(self) -> Mapping[tuple[str, str, str, str], float]:
         """GPU-seconds of the deployments that there are, by organization, deployment, service and

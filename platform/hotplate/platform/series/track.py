@@ -185,6 +185,13 @@ class Track:
         errors = sum(count for _, _, count in self._recent)
         return requests / RATE_S, errors / RATE_S
 
+    def gpus(self) -> dict[str, float]:
+        """How many its replicas have now, by what they are there for."""
+        found: defaultdict[str, float] = defaultdict(float)
+        for life in self._lives.values():
+            found[_use(life.seen)] += life.seen.gpus
+        return found
+
     def _open(self, now: float) -> None:
         self._point = {}
         self._at = self.opened_at = now
@@ -247,6 +254,13 @@ class Track:
     def _know(self, name: str, value: float) -> None:
         """The same of what is not known while it is not there."""
         self._point[name] = self._point.get(name, 0) + value
+
+
+def _use(seen: Seen) -> str:
+    """Which of the parts of its seconds go on."""
+    if seen.use is Use.STARTING:
+        return "starting"
+    return "busy" if seen.is_busy else "idle"
 
 
 def _put_right(life: _Life, busy_s: float) -> None:

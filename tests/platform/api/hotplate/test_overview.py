@@ -37,11 +37,12 @@ async def cloud(
     pages = OverviewRoutes(
         store.history,
         events,
-        capacity=lambda: {"here": Node(Resources(8, 1 << 30), Resources(1), cpus=2)},
+        capacity=lambda: {"here": Node(Resources(8, 1 << 30, 8), Resources(1, 0, 4.5), cpus=2)},
         roles=lambda: [{"name": "gateway"}],
         disks=lambda: [{"path": "/data"}],
         short=lambda: ["the agent does not answer"],
         unwalled="no namespaces",
+        gpus=lambda: {"busy": 3.0, "idle": 1.0, "starting": 0.5, "standby": 2.0},
     )
     app.add_routes(pages.routes())
     async with TestServer(app) as server, Cloud(server, store, operator=True) as cloud:
@@ -54,6 +55,9 @@ async def test_the_platforms_page_says_how_its_parts_are(cloud: Cloud) -> None:
     assert page["roles"] == [{"name": "gateway"}]
     assert page["short"] == ["the agent does not answer"]
     assert page["walls"] == {"up": False, "why": "no namespaces"}
+    parts = page["gpus"]
+    assert (parts.pop("in_all"), parts["free"], parts["standby"]) == (8, 1.5, 2)
+    assert sum(parts.values()) == 8
     (node,) = page["nodes"]
     assert (node["name"], node["cpus"]) == ("here", 2)
     assert (node["in_all"]["cpus"], node["taken"]["cpus"]) == (8, 1)

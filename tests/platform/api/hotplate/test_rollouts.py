@@ -78,6 +78,8 @@ async def test_it_says_how_the_last_one_stands(deployed: Cloud) -> None:
         "wanted",
         "ready",
         "answers",
+        "answered",
+        "failed",
     }
     assert set(version["answers"]) == {"2xx", "3xx", "4xx", "5xx", "broken"}
 

@@ -58,6 +58,8 @@ async def test_what_is_not_written_yet_is_answered_and_is_the_same_when_it_is(
         await controller.series.end_step()
         await controller.series.flush()
     (item,) = costs["items"]
+    assert costs["sum"]["replica_s"]["lived"] == pytest.approx(sum(item["replica_s"].values()))
+    assert (costs["sum"]["cost"], costs["sum"]["requests"]) == (item["cost"], item["requests"])
     assert (item["organization"], item["deployment"], item["day"]) == ("acme", "echo", None)
     assert item["requests"] == 7
     assert 0 < item["gpu_s"]["busy"] < 60

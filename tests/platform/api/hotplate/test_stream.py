@@ -14,6 +14,7 @@ import pytest
 from aiohttp import ClientSession, TCPConnector
 
 from hotplate.cache.store.blobs import BlobStore
+from hotplate.deploy.phases import unix_now
 from hotplate.platform.api.hotplate.streaming import hub, reader, tables
 from hotplate.platform.store.parts import Store
 from hotplate.platform.store.records import MemberRole
@@ -122,7 +123,8 @@ async def test_a_log_is_told_as_it_grows(cloud: Cloud, served: Served, tmp_path:
         lines: list[Any] = []
         while len(lines) < 2:
             lines += (await stream.until("logs:echo")).data["lines"]
-        assert lines == [{"replica": "r-1", "text": "one"}, {"replica": "r-1", "text": "two"}]
+        old = {"replica": "r-1", "at": None}
+        assert lines == [old | {"text": "one"}, old | {"text": "two"}]
         with log.open("a") as file:
             file.write("thr")
             file.flush()
@@ -137,12 +139,13 @@ async def test_a_log_is_told_as_it_grows(cloud: Cloud, served: Served, tmp_path:
         texts = [line["text"] for line in lines if line["replica"] == "r-1"]
         assert texts[2] == "three"
         assert texts[3].startswith("<script>")
-        assert {"replica": "r-2", "text": "from the other"} in lines
+        assert ("r-2", "from the other") in [(line["replica"], line["text"]) for line in lines]
+        assert all(abs(line["at"] - unix_now()) < 60 for line in lines[2:]), "it saw them come"
     async with streaming(cloud.http, "logs:echo/r-2") as stream:
         told = await stream.until("logs:echo/r-2")
         while not told.data["lines"]:
             told = await stream.until("logs:echo/r-2")
-        assert told.data["lines"] == [{"replica": "r-2", "text": "from the other"}]
+        assert told.data["lines"] == [{"replica": "r-2", "text": "from the other", "at": None}]
 
 
 async def test_events_are_told_when_they_happen(cloud: Cloud, served: Served) -> None:

@@ -305,6 +305,8 @@ def changeable(deployment: Deployment) -> dict[str, Any]:
         "paused": latest.paused,
         "wanted": deployment.wanted,
         "labels": [dict(label) for label in deployment.labels],
+        "canary": dict(deployment.canary),
+        "versions": [version.latest.uid for version in deployment.versions],
     }
 
 

@@ -12,7 +12,7 @@ from hotplate.platform.api.bentocloud.auth import ORGANIZATION_HEADER
 from hotplate.platform.api.hotplate.series import query_seconds
 from hotplate.platform.api.web.requests import access, organization
 from hotplate.platform.errors import Invalid
-from hotplate.platform.series.costs import BY, COLUMNS, items, rows
+from hotplate.platform.series.costs import BY, COLUMNS, items, rows, sum_of
 from hotplate.platform.series.recorder import SeriesRecorder
 from hotplate.platform.store.costs import Cost
 from hotplate.platform.store.parts import Store
@@ -33,7 +33,8 @@ class CostRoutes:
 
     async def list_all(self, request: web.Request) -> web.Response:
         """`GET ?from=&to=&by=organization|deployment|day[&format=csv]`: whole hours, from that in
-        which `from` lies to that before which `to` does; by default those of the last day."""
+        which `from` lies to that before which `to` does, and the `sum` of all; by default those of
+        the last day."""
         now = datetime.now(UTC).timestamp()
         end = query_seconds(request, "to", now)
         begin = query_seconds(request, "from", max(0.0, end - DAY_S))
@@ -45,10 +46,12 @@ class CostRoutes:
             raise Invalid(f"by: {by!r:.80} is none of {', '.join(BY)}")
         if as_csv not in ("json", "csv"):
             raise Invalid(f"format: {as_csv!r:.80} is none of json, csv")
-        found = items(await self._between(request, begin - begin % HOUR_S, end), by)
+        costs = await self._between(request, begin - begin % HOUR_S, end)
+        found = items(costs, by)
         if as_csv == "csv":
             return _file(found)
-        return web.json_response({"items": found, "total": len(found)})
+        answer = {"items": found, "total": len(found), "sum": sum_of(costs)}
+        return web.json_response(answer)
 
     async def _between(self, request: web.Request, begin: float, end: float) -> list[Cost]:
         tenants = [organization(request)]

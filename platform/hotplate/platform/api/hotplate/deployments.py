@@ -15,6 +15,7 @@ from hotplate.platform.api.bentocloud.deployments import (
     changeable,
     named_deployment,
 )
+from hotplate.platform.api.hotplate.totals import of_one, seconds_between
 from hotplate.platform.api.web.etags import tagged
 from hotplate.platform.api.web.requests import (
     organization,
@@ -62,6 +63,10 @@ class DeploymentStatusRoutes:
 
         The newest is the first; `search` is a part of a name or of its bento's tag.
         """
+        return web.json_response(await self.summaries(request))
+
+    async def summaries(self, request: web.Request) -> list[dict[str, Any]]:
+        """The same, as JSON."""
         found, _ = await self._store.run(
             self._store.deployments.page,
             organization(request).id,
@@ -70,7 +75,7 @@ class DeploymentStatusRoutes:
             query_count(request),
         )
         origin = advertised_origin(request, self._settings)
-        return web.json_response([self.summary(deployment, origin) for deployment in found])
+        return [self.summary(deployment, origin) for deployment in found]
 
     async def get(self, request: web.Request) -> web.Response:
         """The summary, its revisions, and what was decided and what happened lately."""
@@ -86,6 +91,7 @@ class DeploymentStatusRoutes:
         events = await self._store.run(self._store.history.events, key, RECENT)
         detail = {
             "config": deployment.latest.config,
+            "canary": _canary(deployment),
             "revisions": [_revision(revision, deployment) for revision in revisions],
             "decisions": plain(decisions),
             "events": plain(events),
@@ -128,12 +134,16 @@ class DeploymentStatusRoutes:
         )
 
     async def cold_starts(self, request: web.Request) -> web.Response:
-        """`GET …/cold_starts?count=100`: its replicas' starts with their phases, newest first."""
+        """`GET …/cold_starts?count=100`: its replicas' starts with their phases, newest first; of
+        each how long it took until it was ready, null while it is not."""
         deployment = await named_deployment(self._store.deployments, request)
         limit = query_number(request, "count", 100)
         found = await self._store.run(self._store.history.cold_starts, deployment.id, limit)
         shown = deployment.organization.shown_pool
-        return web.json_response(plain([replace(one, pool=shown(one.pool)) for one in found]))
+        starts = plain([replace(one, pool=shown(one.pool)) for one in found])
+        for one in starts:
+            one["cold_start_s"] = seconds_between(one["created_at"], one["ready_at"])
+        return web.json_response(starts)
 
     async def logs(self, request: web.Request) -> web.Response:
         """The last lines per replica; `replica` empty = of all."""
@@ -151,6 +161,8 @@ class DeploymentStatusRoutes:
 
     def summary(self, deployment: Deployment, origin: str) -> dict[str, Any]:
         """What lists show of it, as JSON."""
+        live = self._controller.live(deployment.id)
+        serving = deployment.serving or deployment.latest
         return {
             "name": deployment.name,
             "status": deployment.status,
@@ -162,11 +174,31 @@ class DeploymentStatusRoutes:
             "serving": deployment.serving.number if deployment.serving else None,
             "labels": list(deployment.labels),
             "created_at": deployment.created_at.isoformat(),
-            "live": self._controller.live(deployment.id),
+            "live": live,
+            "totals": of_one(live, serving.number),
             "rates": self._controller.series.rates(
                 [deployment.id, *(version.id for version in deployment.versions)]
             ),
         }
+
+
+def _canary(deployment: Deployment) -> dict[str, Any] | None:
+    """As a request asks for it; None = it has none."""
+    if not deployment.canary:
+        return None
+    weights = deployment.canary["weights"]
+    return {
+        "route_type": deployment.canary["route_type"],
+        "route_by": deployment.canary["route_by"],
+        "versions": {
+            each.version: {
+                "bento": each.latest.bento.tag,
+                "weight": weights[each.version],
+                **{name: each.latest.config[name] for name in ("services", "envs", "secrets")},
+            }
+            for each in deployment.versions
+        },
+    }
 
 
 def _revision(revision: Revision, deployment: Deployment) -> dict[str, Any]:

@@ -6,7 +6,7 @@ what was decided on it, `quotas` and `standbys` are read by everybody and set by
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Protocol
 
@@ -34,7 +34,7 @@ class ReadEvents(Protocol):
 class OverviewRoutes:
     """`events` are the platform's own; `roles`, `disks` and `short` are
     asked at each request, as JSON; `unwalled` is why replicas are not kept apart from the platform
-    and from each other, "" where they are."""
+    and from each other, "" where they are; `gpus` is how many GPUs do what."""
 
     def __init__(
         self,
@@ -45,6 +45,7 @@ class OverviewRoutes:
         disks: Callable[[], Sequence[dict[str, Any]]],
         short: Callable[[], Sequence[str]],
         unwalled: str = "",
+        gpus: Callable[[], Mapping[str, float]] = dict,
     ) -> None:
         self._history = history
         self._events = events
@@ -53,6 +54,7 @@ class OverviewRoutes:
         self._disks = disks
         self._short = short
         self._unwalled = unwalled
+        self._gpus = gpus
 
     def routes(self) -> list[web.RouteDef]:
         return [
@@ -66,6 +68,7 @@ class OverviewRoutes:
 
     def described(self) -> dict[str, Any]:
         """The same, as JSON."""
+        capacity = self._capacity()
         nodes = [
             {
                 "name": name,
@@ -74,12 +77,13 @@ class OverviewRoutes:
                 "cpus": node.cpus,
                 "labels": dict(node.labels),
             }
-            for name, node in self._capacity().items()
+            for name, node in capacity.items()
         ]
         return {
             "roles": list(self._roles()),
             "disks": list(self._disks()),
             "nodes": nodes,
+            "gpus": _gpus(capacity.values(), self._gpus()),
             "short": list(self._short()),
             "walls": {"up": not self._unwalled, "why": self._unwalled},
         }
@@ -104,3 +108,11 @@ class OverviewRoutes:
     def mark(self) -> object:
         """Another one when something was added to the platform's own events."""
         return self._events.mark()
+
+
+def _gpus(nodes: Iterable[Node], uses: Mapping[str, float]) -> dict[str, float]:
+    """How many there are `in_all`, do what, and are `free`: standbys hold what replicas leave."""
+    there, taken = 0.0, uses.get("standby", 0.0)
+    for node in nodes:
+        there, taken = there + node.in_all.gpus, taken + node.taken.gpus
+    return {"in_all": there, **uses, "free": max(0.0, there - taken)}

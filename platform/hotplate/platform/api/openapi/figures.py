@@ -8,6 +8,7 @@ from hotplate.platform.api.openapi.schemas import (
     WHOLE,
     Schema,
     many,
+    mapping,
     members,
     null_or,
     one_of,
@@ -38,18 +39,28 @@ SERIES = members(
     **dict.fromkeys(("gpu_share", "gpu_memory_bytes"), _COLUMN),
 )
 
-_SECONDS = members(**dict.fromkeys(USES, NUMBER))
-COSTS = page(
-    members(
-        organization=null_or(TEXT),
-        deployment=null_or(TEXT),
-        day=null_or(TEXT),
-        requests=WHOLE,
-        gpu_s=_SECONDS,
-        replica_s=_SECONDS,
-        standby_gpu_s=NUMBER,
-        cost=null_or(NUMBER),
-    )
+COUNTS: dict[str, Schema] = dict.fromkeys(("ready", "wanted", "in_flight", "queued"), WHOLE)
+RATES = members(requests_per_s=NUMBER, errors_per_s=NUMBER)
+TOTALS = members(deployments=WHOLE, by_status=mapping(WHOLE), rates=RATES, **COUNTS)
+
+_SECONDS = dict.fromkeys(USES, NUMBER)
+_TAKEN: dict[str, Schema] = {
+    "requests": WHOLE,
+    "standby_gpu_s": NUMBER,
+    "cost": null_or(NUMBER),
+}
+_KINDS = ("gpu_s", "replica_s")
+COSTS = members(
+    **page(
+        members(
+            organization=null_or(TEXT),
+            deployment=null_or(TEXT),
+            day=null_or(TEXT),
+            **_TAKEN,
+            **dict.fromkeys(_KINDS, members(**_SECONDS)),
+        )
+    )["properties"],
+    sum=members(**_TAKEN, **dict.fromkeys(_KINDS, members(**_SECONDS, lived=NUMBER))),
 )
 MODEL = members(
     tag=TEXT,

@@ -11,7 +11,16 @@ from dataclasses import dataclass, field
 from hotplate.autoscaler.sharing.amounts import Amounts
 from hotplate.autoscaler.simulator.policies import POLICIES
 from hotplate.deploy.standbys import StandbySettings, StandbyView
-from hotplate.platform.api.openapi.figures import COST_QUERY, COSTS, MODEL, SERIES, STEPS
+from hotplate.platform.api.openapi.figures import (
+    COST_QUERY,
+    COSTS,
+    COUNTS,
+    MODEL,
+    RATES,
+    SERIES,
+    STEPS,
+    TOTALS,
+)
 from hotplate.platform.api.openapi.schemas import (
     ANYTHING,
     FLAG,
@@ -72,11 +81,13 @@ SUMMARY = members(
     labels=many(members(key=TEXT, value=TEXT)),
     created_at=MOMENT,
     live=LIVE,
-    rates=members(requests_per_s=NUMBER, errors_per_s=NUMBER),
+    rates=RATES,
+    totals=members(**COUNTS, last_cold_start_s=null_or(NUMBER)),
 )
 DEPLOYMENT = members(
     **SUMMARY["properties"],
     config=ANYTHING,
+    canary=null_or(members(route_type=TEXT, route_by=TEXT, versions=mapping(ANYTHING))),
     revisions=many(
         members(
             number=WHOLE,
@@ -125,6 +136,7 @@ PLATFORM = members(
     nodes=many(
         members(name=TEXT, in_all=AMOUNTS, taken=AMOUNTS, cpus=NUMBER, labels=mapping(TEXT))
     ),
+    gpus=members(in_all=NUMBER, free=NUMBER),
     short=many(TEXT),
     walls=members(up=FLAG, why=TEXT),
 )
@@ -146,6 +158,8 @@ ROLLOUT = members(
             wanted=WHOLE,
             ready=WHOLE,
             answers=mapping(WHOLE),
+            answered=WHOLE,
+            failed=WHOLE,
         )
     ),
 )
@@ -209,6 +223,9 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ),
     ("GET", f"{ROOT}/series"): Operation(
         "The same of all that the caller may see together.", SERIES, query=STEPS
+    ),
+    ("GET", f"{ROOT}/totals"): Operation(
+        "What the deployments that the caller sees are and do, all together.", TOTALS
     ),
     ("GET", f"{ROOT}/costs"): Operation(
         "What was taken, and what that cost, in whole hours; as `csv` a file with the same.",

@@ -87,6 +87,7 @@ NEEDS: dict[str, tuple[Need, Need]] = {
     f"{_OWN}deployments/{{name}}/call": (_CALLS, _CALLS),
     f"{_OWN}events": (LOOKS, _DEPLOYS),
     f"{_OWN}series": (LOOKS, _DEPLOYS),
+    f"{_OWN}totals": (LOOKS, _DEPLOYS),
     f"{_OWN}costs": (LOOKS, _DEPLOYS),
     f"{_OWN}models": (_READS, _WRITES),
     f"{_OWN}stream": (LOOKS, _DEPLOYS),

@@ -80,10 +80,11 @@ function stacked(series) {
 }
 
 function Key({ series, at, as, source, field }) {
-  const known = series.values.findLastIndex((each) => each !== null && each !== undefined);
+  const answered = series.raw ?? series.values;
+  const known = answered.findLastIndex((each) => each !== null && each !== undefined);
   const index = cursor.value === null ? known : pointAt(at, cursor.value);
   const value = series.values[index] ?? null;
-  const raw = (series.raw ?? series.values)[index] ?? null;
+  const raw = answered[index] ?? null;
   const dash = series.kind === "step" || series.kind === "line" ? "dash" : "";
   return html`<span class=${`key ${dash}`} style=${{ "--colour": `var(--${series.colour})` }}
     >${series.label}${" "}<b

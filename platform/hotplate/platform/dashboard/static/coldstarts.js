@@ -1,7 +1,7 @@
 // Cold starts as bars on the time axis, each with its phases.
 import uPlot from "uplot";
 import { LEFT, paint, timeAxis } from "hotplate/charts";
-import { moment, seconds } from "hotplate/figures";
+import { Figure, moment, seconds, shaped } from "hotplate/figures";
 import { html, useEffect, useMemo, useRef, useState } from "hotplate/view";
 
 export const PHASES = {
@@ -31,7 +31,8 @@ function laid(starts, [from, to]) {
     });
 }
 
-export function ColdStarts({ starts, range, of, axis = false }) {
+// `source` is the path that answers them.
+export function ColdStarts({ source, starts, range, of, axis = false }) {
   const place = useRef(null);
   const plot = useRef(null);
   const [from, to] = range;
@@ -57,14 +58,12 @@ export function ColdStarts({ starts, range, of, axis = false }) {
     };
   }, [height, axis]);
   useEffect(() => plot.current.setScale("x", { min: from, max: to }), [from, to, bars]);
-  const took = bars.filter(({ end }) => end !== null).map(({ begin, end }) => end - begin);
-  const text = took.length
-    ? `${bars.length} cold starts; ${seconds(took.reduce((a, b) => Math.max(a, b)))} at most`
-    : `${bars.length} cold starts`;
+  const slowest = bars.reduce((most, bar) => ((bar.cold_start_s ?? -1) > (most?.cold_start_s ?? -1) ? bar : most), null);
+  const text = `${bars.length} cold starts${slowest ? `; ${seconds(slowest.cold_start_s)} at most` : ""}`;
   return html`<figure data-chart="cold-starts" aria-label=${`Cold starts of ${of}: ${text}.`}>
     <figcaption><b>Cold starts</b>
       <span class="keys">${Object.entries(PHASES).map(([name, colour]) => html`<span class="key" style=${{ "--colour": `var(--${colour})` }}>${name}</span>`)}</span>
-      <span class="soft">${text}</span></figcaption>
+      ${slowest && html`<span class="soft" data-replica=${slowest.replica} data-start=${slowest.created_at}>at most <${Figure} source=${source} field="cold_start_s" value=${slowest.cold_start_s} as="seconds" /></span>`}</figcaption>
     <div class="plot" ref=${place} style=${{ height: `${height}px` }} aria-hidden="true">${!bars.length && html`<span class="nothing">none in this time</span>`}</div>
     <${Starts} bars=${bars} />
   </figure>`;
@@ -134,7 +133,7 @@ function Starts({ bars }) {
         (bar) => html`<tr data-replica=${bar.replica}><th scope="row">${moment(bar.begin * 1000)}</th><td>
           <bdi>${bar.replica}</bdi></td>
         ${names.map((name) => html`<td class="num">${lasted(bar.phases.filter((phase) => phase.name === name))}</td>`)}
-        <td class="num">${bar.end === null ? "–" : seconds(bar.end - bar.begin)}</td></tr>`,
+        <td class="num">${shaped("seconds", bar.cold_start_s)}</td></tr>`,
       )}</tbody></table></div>`
     }
   </details>`;
@@ -143,17 +142,17 @@ function Starts({ bars }) {
 const lasted = (phases) =>
   phases.length ? seconds(phases.reduce((sum, { start, end }) => sum + ((end ?? start) - start), 0)) : "–";
 
-// The phases of one start, one bar for each on a scale of `total` seconds from `begin`.
-export function PhaseBars({ phases, begin, total }) {
+// The phases of one start, one bar for each on a scale of `total` seconds from `begin`; `figure`
+// makes the element of a key of theirs.
+export function PhaseBars({ phases, begin, total, figure }) {
   return html`<ul class="phases">${phases.map((phase) => {
     const [from, to] = [phase.start - begin, (phase.end ?? begin + total) - begin];
     const share = (second) => `${Math.max(0, Math.min(100, (second / total) * 100))}%`;
-    const waited = phase.share_s ?? null;
-    return html`<li><span class="phase">${phase.name}</span>
+    return html`<li data-phase=${phase.name}><span class="phase">${phase.name}</span>
       <span class="track" aria-hidden="true">
         <i style=${{ left: share(from), width: `max(2px, ${share(to - from)})`, background: `var(--${PHASES[phase.name] ?? "idle"})` }} />
         </span>
-      <span class="num">lasted ${phase.end === null ? html`<span class="soft">still</span>` : seconds(to - from)}${waited === null ? "" : html`, <span class="soft">waited ${seconds(Math.max(0, waited))}</span>`}</span>
+      <span class="num">lasted ${phase.end === null ? html`<span class="soft">still</span>` : figure("lasted_s", phase.lasted_s)}, <span class="soft">waited ${figure("share_s", phase.share_s)}</span></span>
         </li>`;
   })}</ul>`;
 }

@@ -1,5 +1,5 @@
 // What is above every page of a deployment: its name, status and tabs.
-import { asked, safe, toDeployment } from "hotplate/address";
+import { asked, safe, to, toDeployment } from "hotplate/address";
 import { one, page } from "hotplate/api";
 import { Figure, Status } from "hotplate/figures";
 import { useResource } from "hotplate/resources";
@@ -26,7 +26,7 @@ export function Tab({ here, children }) {
   const found = data.value;
   const kept = asked("range") ? { range: asked("range") } : {};
   return html`<header class="deployment" data-deployment=${NAME}>
-      <p class="soft crumbs"><a href=${toDeployment("").replace(/\/(\?|$)/, "$1")}>Deployments</a></p>
+      <p class="soft crumbs"><a href=${to("/deployments")}>Deployments</a></p>
       <h1><bdi>${NAME}</bdi>${found && html` <${Status} source=${SOURCE} value=${found.status} />`}</h1>
       ${
         found &&
@@ -46,7 +46,7 @@ export function Tab({ here, children }) {
       found
         ? html`<div data-deployment=${NAME}>${children(found)}</div>`
         : error.value?.status === 404
-          ? html`<${Empty}>This deployment is gone: it was deleted. <a href="/deployments">All deployments</a>
+          ? html`<${Empty}>This deployment is gone: it was deleted. <a href=${to("/deployments")}>All deployments</a>
             </${Empty}>`
           : html`<${Waiting} error=${error.value} />`
     }`;

@@ -24,19 +24,22 @@ export function Quota({ organization }) {
         () =>
           call("PUT", source, {
             body: { limit, weight: Number(draft.weight), priority: Number(draft.priority) },
-            etag: quota.etag,
+            etag: draft.etag,
           }),
         "The quota is kept.",
       )
     )
-      set(null);
-    quota.reload();
+      return set(null), quota.reload();
+    // What somebody else has set meanwhile is above; to save again is to set it over that.
+    await quota.reload();
+    set({ ...draft, etag: quota.etag });
   };
   const begin = () =>
     set({
       limit: Object.fromEntries(Object.entries(found.limit).map(([name, value]) => [name, value ?? ""])),
       weight: found.weight,
       priority: found.priority,
+      etag: quota.etag,
     });
   return html`<div data-organization=${organization}>${Object.entries(found.limit).map(([name, limit]) => {
     const used = found.used[name];
@@ -51,7 +54,7 @@ export function Quota({ organization }) {
             : null
         }</p>`;
   })}
-    <p class="soft">Weight of its share <${Figure} source=${source} field="weight" value=${found.weight} />, priority <${Figure} source=${source} field="priority" value=${found.priority} /> (0 is first)</p>
+    <p class="soft">Weight of its share <${Figure} source=${source} field="weight" value=${found.weight} />, priority <${Figure} source=${source} field="priority" value=${found.priority} />; the lowest goes first</p>
     ${page.operator && !draft && html`<button class="plain" onClick=${begin}>Change</button>`}
     ${
       draft &&

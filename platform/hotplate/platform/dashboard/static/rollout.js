@@ -1,13 +1,13 @@
 // The roll-out under way, its versions, and what may be done about it.
 import { call } from "hotplate/api";
-import { NAME, SOURCE } from "hotplate/deployment";
-import { Ago, Figure, number, Status } from "hotplate/figures";
-import { useResource } from "hotplate/resources";
+import { SOURCE } from "hotplate/deployment";
+import { Ago, Figure, Status } from "hotplate/figures";
+import { DEPLOYMENT, requestOf } from "hotplate/request";
+import { resource, useResource } from "hotplate/resources";
 import { Ask, attempt, may } from "hotplate/shell";
 import { html, useState } from "hotplate/view";
 
 export const ROLLOUT = `${SOURCE}/rollout`;
-const V2 = `/api/v2/deployments/${encodeURIComponent(NAME)}`;
 const UNDER_WAY = ["starting", "shifting", "paused"];
 
 export function Rollout() {
@@ -15,23 +15,25 @@ export function Rollout() {
   const [asks, ask] = useState(null);
   const found = rollout.data.value;
   if (!found) return null;
-  const act = async (action, more = {}) => {
+  const act = async ({ action, more, etag }) => {
     const done = await attempt(
-      () => call("POST", ROLLOUT, { body: { action, ...more }, etag: rollout.etag }),
+      () => call("POST", ROLLOUT, { body: { action, ...more }, etag }),
       `${action}: done`,
     );
     rollout.reload();
     return done;
   };
-  const button = (action, text, title, more) =>
-    html`<button class="plain" onClick=${() => ask({ action, title, more })}>${text}</button>`;
+  // What is asked is of the roll-out as it is shown now, whatever becomes of it meanwhile.
+  const begin = (asked) => ask({ ...asked, etag: rollout.etag });
+  const button = (action, text, title) =>
+    html`<button class="plain" onClick=${() => begin({ action, title })}>${text}</button>`;
   const isUnderWay = UNDER_WAY.includes(found.phase);
   return html`<section class="card">
     <h2>Roll-out to revision <${Figure} source=${ROLLOUT} field="to" value=${found.to} /> <${Status} source=${ROLLOUT} field="phase" value=${found.phase} />
       </h2>
     <p><${Figure} source=${ROLLOUT} field="reason" value=${found.reason || null} as="text" /> <span class="soft">· <${Figure} source=${ROLLOUT} field="strategy" value=${found.strategy} as="text" /> · since <${Ago} at=${found.since} source=${ROLLOUT} field="since" />
       </span></p>
-    <${Versions} versions=${found.versions} onPromote=${(version) => ask({ action: "promote", title: `Make version ${version} the deployment's main one?`, more: { version } })} />
+    <${Versions} versions=${found.versions} onPromote=${(version) => begin({ action: "promote", title: `Make version ${version} the deployment's main one?`, more: { version } })} />
     <${Weights} key=${found.versions.map(({ version, weight }) => version + weight).join()} versions=${found.versions} />
     ${
       may("developer") &&
@@ -43,11 +45,9 @@ export function Rollout() {
       ${button("restart", "Restart", "Replace all replicas, as a new revision?")}
     </p>`
     }
-    ${asks && html`<${Ask} title=${asks.title} action=${asks.action} onDo=${() => act(asks.action, asks.more)} onClose=${() => ask(null)} />`}
+    ${asks && html`<${Ask} title=${asks.title} action=${asks.action} onDo=${() => act(asks)} onClose=${() => ask(null)} />`}
   </section>`;
 }
-
-const failed = ({ "5xx": bad = 0, broken = 0 }) => bad + broken;
 
 function Versions({ versions, onPromote }) {
   if (!versions.length) return null;
@@ -61,60 +61,38 @@ function Versions({ versions, onPromote }) {
         <span class="unseen">Promote</span></th>`
         }
     </tr></thead><tbody>${versions.map((one) => {
-      const answers = Object.values(one.answers).reduce((a, b) => a + b, 0);
       const figure = (field, value, as) =>
         html`<${Figure} source=${ROLLOUT} field=${`versions.${field}`} value=${value} as=${as} />`;
       return html`<tr key=${one.version} data-version=${one.version} data-revision=${one.revision}>
-        <td class="name"><b>${one.version}</b> <span class="soft">revision ${one.revision}</span></td>
+        <td class="name"><b><bdi>${one.version}</bdi></b> <span class="soft">revision ${figure("revision", one.revision)}</span></td>
           <td data-head="Bento">${figure("bento", one.bento, "text")}</td>
         <td class="num" data-head="Weight">${figure("weight", one.weight, "percent")}</td>
           <td class="num" data-head="Share now">${figure("share", one.share, "share")}</td>
         <td class="num" data-head="Ready of wanted">${figure("ready", one.ready)} of ${figure("wanted", one.wanted)}</td>
-        <td class="num" data-head="Answers">${number(answers)}</td>
-          <td class=${`num ${failed(one.answers) ? "is-bad" : ""}`} data-head="Failed">${number(failed(one.answers))}</td>
+        <td class="num" data-head="Answers">${figure("answered", one.answered)}</td>
+          <td class=${`num ${one.failed ? "is-bad" : ""}`} data-head="Failed">${figure("failed", one.failed)}</td>
         ${versions.length > 1 && html`<td>${one.version !== "main" && may("developer") && html`<button class="plain" onClick=${() => onPromote(one.version)}>Promote</button>`}</td>`}
       </tr>`;
     })}</tbody></table>`;
 }
 
-// A request that leaves all as it is, as the stock client would send it.
-async function asItIs() {
-  const { data } = await call("GET", V2);
-  const [main, ...versions] = data.latest_revision.targets;
-  const tag = ({ bento }) => `${bento.repository.name}:${bento.version}`;
-  const config = ({ config: { envs, secrets, services, access_authorization } }) => ({
-    envs,
-    secrets,
-    services,
-    access_authorization,
-  });
-  const routing = data.manifest?.routing;
-  const asked = { bento: tag(main), ...config(main), labels: data.labels };
-  if (routing)
-    asked.canary = {
-      route_type: routing.route_type,
-      route_by: routing.route_by ?? "",
-      versions: Object.fromEntries(
-        Object.keys(routing.weights)
-          .filter((name) => name !== "main")
-          .map((name, i) => [name, { bento: tag(versions[i]), ...config(versions[i]), weight: routing.weights[name] }]),
-      ),
-    };
-  return asked;
-}
-
 // A slider for each version of a canary; `main` has what they leave. Kept when let go.
 function Weights({ versions }) {
   const others = versions.filter(({ version }) => version !== "main");
-  const [weights, set] = useState(Object.fromEntries(others.map(({ version, weight }) => [version, weight])));
+  const asItIs = Object.fromEntries(others.map(({ version, weight }) => [version, weight]));
+  const [weights, set] = useState(asItIs);
   if (!others.length || !may("developer")) return null;
-  const keep = () =>
-    attempt(async () => {
-      const body = await asItIs();
-      for (const [name, weight] of Object.entries(weights))
-        if (body.canary?.versions[name]) body.canary.versions[name].weight = weight;
-      await call("PUT", V2, { body });
+  const keep = async () => {
+    const done = await attempt(async () => {
+      const { data, etag } = await call("GET", SOURCE);
+      const body = requestOf(data);
+      for (const [name, version] of Object.entries(body.canary?.versions ?? {}))
+        version.weight = weights[name] ?? version.weight;
+      await call("PUT", DEPLOYMENT, { body, etag });
+      await resource(ROLLOUT).reload(); // what is done next is about these weights
     }, "The weights are kept.");
+    if (!done) set(asItIs);
+  };
   const sum = Object.values(weights).reduce((a, b) => a + b, 0);
   return html`<div class="fields">${others.map(
     ({ version }) => html`<label>

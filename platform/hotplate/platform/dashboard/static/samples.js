@@ -38,15 +38,19 @@ export const isFile = (schema) => sample(schema) === FILE;
 
 const quoted = (text) => `'${text.replaceAll("'", `'"'"'`)}'`;
 
-// The call for a shell. `values` by name; those of `files` are names of files.
-export function asCurl({ url, path, values, files, isProtected }) {
+// The call for a shell. `values` by name, or one where the `isRoot` of a method is the whole body;
+// `files` are the names of files by name.
+export function asCurl({ url, path, values, files, isRoot, isProtected, version }) {
   const parts = [`curl -X POST ${quoted(url + path)}`];
+  if (version) parts.push(`-H ${quoted(`Hotplate-Version: ${version}`)}`);
   if (isProtected) parts.push('-H "Authorization: Bearer $ENDPOINT_TOKEN"');
-  if (Object.keys(files).length) {
-    for (const [name, value] of Object.entries(values))
-      parts.push(`-F ${quoted(`${name}=${typeof value === "string" ? value : JSON.stringify(value)}`)}`);
-    for (const [name, file] of Object.entries(files)) parts.push(`-F ${quoted(`${name}=@${file}`)}`);
-  } else parts.push("-H 'Content-Type: application/json'", `-d ${quoted(JSON.stringify(values))}`);
+  const named = Object.entries(files);
+  if (!named.length) parts.push("-H 'Content-Type: application/json'", `-d ${quoted(JSON.stringify(values))}`);
+  else if (isRoot) parts.push(`--data-binary ${quoted(`@${named[0][1][0]}`)}`);
+  else {
+    for (const [name, value] of Object.entries(values)) parts.push(`-F ${quoted(`${name}=${JSON.stringify(value)}`)}`);
+    for (const [name, paths] of named) for (const file of paths) parts.push(`-F ${quoted(`${name}=@${file}`)}`);
+  }
   return parts.join(" \\\n  ");
 }
 
@@ -60,31 +64,60 @@ const python = (value) => {
       .join(", ")}}`;
   return JSON.stringify(value);
 };
-const IDENTIFIER = /^[A-Za-z_]\w*$/;
+const KEYWORDS = new Set(
+  (
+    "False None True and as assert async await break class continue def del elif else except finally for from " +
+    "global if import in is lambda nonlocal not or pass raise return try while with yield"
+  ).split(" "),
+);
+const isName = (text) => /^[A-Za-z_]\w*$/.test(text) && !KEYWORDS.has(text);
+// Names with another meaning in BentoML's client: a method of that name is `api_NAME` there.
+const CLIENTS_OWN = "call client client_cls close default_temp_dir is_ready request serde".split(" ");
 
-// The same with BentoML's client.
-export function asPython({ url, name, values, files, isProtected, streams, isTask }) {
-  const given = [
-    ...Object.entries(values).map(([key, value]) => [key, python(value)]),
-    ...Object.entries(files).map(([key, file]) => [key, `Path(${JSON.stringify(file)})`]),
-  ];
-  const named = given.every(([key]) => IDENTIFIER.test(key));
-  const text = named
-    ? given.map(([key, value]) => `${key}=${value}`).join(", ")
-    : `**{${given.map(([key, value]) => `${JSON.stringify(key)}: ${value}`).join(", ")}}`;
-  const method = `client.${IDENTIFIER.test(name) ? name : "call"}`;
-  const open = `bentoml.SyncHTTPClient(${JSON.stringify(url)}${isProtected ? ', token=os.environ["ENDPOINT_TOKEN"]' : ""})`;
+const given = ([key, value]) => (isName(key) ? `${key}=${value}` : `**{${JSON.stringify(key)}: ${value}}`);
+
+// The same with BentoML's client; its one for synchronous code cannot submit tasks (BentoML 1.4.39).
+export function asPython({ url, name, values, files, lists, isRoot, isProtected, version, streams, isTask }) {
+  const paths = Object.entries(files).map(([key, [first, ...more]]) => {
+    const [one, ...others] = [first, ...more].map((file) => `Path(${JSON.stringify(file)})`);
+    return [key, lists.includes(key) ? `[${[one, ...others].join(", ")}]` : one];
+  });
+  const members = isRoot ? [] : Object.entries(values).map(([key, value]) => [key, python(value)]);
+  const text = isRoot ? (paths[0]?.[1] ?? python(values)) : [...members, ...paths].map(given).join(", ");
+  const method = CLIENTS_OWN.includes(name) ? `api_${name}` : name;
+  const target = isName(method) ? `client.${method}` : `getattr(client, ${JSON.stringify(method)})`;
+  const token = isProtected ? ', token=os.environ["ENDPOINT_TOKEN"]' : "";
+  const open = `bentoml.${isTask ? "Async" : "Sync"}HTTPClient(${JSON.stringify(url)}${token})`;
+  const choice = version ? [`client.client.headers["Hotplate-Version"] = ${JSON.stringify(version)}`] : [];
   const imports = [
+    isTask && "import asyncio",
     isProtected && "import os",
-    Object.keys(files).length && "from pathlib import Path",
+    paths.length && "from pathlib import Path",
     "import bentoml",
-  ]
-    .filter(Boolean)
-    .join("\n");
+  ].filter(Boolean);
+  const indented = (depth, lines) => lines.map((line) => " ".repeat(4 * depth) + line);
   const body = isTask
-    ? `    task = ${method}.submit(${text})\n    print(task.get())`
-    : streams
-      ? `    for piece in ${method}(${text}):\n        print(piece, end="", flush=True)`
-      : `    print(${method}(${text}))`;
-  return `${imports}\n\nwith ${open} as client:\n${body}`;
+    ? [
+        "async def main():",
+        ...indented(1, [`async with ${open} as client:`]),
+        ...indented(2, [
+          ...choice,
+          `task = await ${target}.submit(${text})`,
+          'while (await task.get_status()).value in ("pending", "in_progress"):',
+          "    await asyncio.sleep(1)",
+          "print(await task.get())",
+        ]),
+        "",
+        "asyncio.run(main())",
+      ]
+    : [
+        `with ${open} as client:`,
+        ...indented(1, [
+          ...choice,
+          ...(streams
+            ? [`for piece in ${target}(${text}):`, '    print(piece, end="", flush=True)']
+            : [`print(${target}(${text}))`]),
+        ]),
+      ];
+  return [...imports, "", ...body].join("\n");
 }

@@ -37,12 +37,20 @@ function next() {
 export function Sparkline({ name }) {
   const [values, set] = useState(known.get(name)?.values ?? null);
   useEffect(() => {
-    const found = known.get(name);
-    if (found && Date.now() - found.at < FRESH_MS) return set(found.values);
     const want = { name, done: set };
-    const timer = setTimeout(() => (waiting.push(want), next()), 150);
+    const begin = () => {
+      if (document.hidden || waiting.includes(want)) return;
+      waiting.push(want);
+      next();
+    };
+    const found = known.get(name);
+    if (found) set(found.values);
+    const fresh = found ? FRESH_MS - (Date.now() - found.at) : 0;
+    const timer = setTimeout(begin, Math.max(fresh, 150)); // what is scrolled past is not asked for
+    const again = setInterval(begin, FRESH_MS);
     return () => {
       clearTimeout(timer);
+      clearInterval(again);
       const index = waiting.indexOf(want);
       if (index >= 0) waiting.splice(index, 1);
     };

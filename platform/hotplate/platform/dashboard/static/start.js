@@ -16,15 +16,17 @@ for (const place of document.querySelectorAll(".who, .menu nav")) {
   render(html`<${Looks} />`, looks);
 }
 
-// Once what the page began with is answered and drawn.
+// Once what the page began with is answered and drawn, and nothing of that asks for more: effects
+// of what is drawn come after the frame that shows it.
+const frame = () => new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
 let settled = false;
 effect(() => {
-  if (pending.value > 0) return;
-  requestAnimationFrame(() =>
-    setTimeout(() => {
+  if (settled || pending.value > 0) return;
+  frame()
+    .then(frame)
+    .then(() => {
       if (settled || pending.value > 0) return;
       settled = true;
       main.removeAttribute("aria-busy");
-    }),
-  );
+    });
 });

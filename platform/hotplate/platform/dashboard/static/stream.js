@@ -5,6 +5,7 @@ const SILENCE_MS = 40_000; // the server says something every 15 s
 const GONE_MS = 150_000; // tabs in the background are woken once a minute
 const WAITS_MS = [300, 1000, 2000, 4000];
 const KEPT_LINES = 2000;
+const KEPT_CHARACTERS = 2 << 20;
 
 // What a tab that comes later has to know of a topic, from what came before and what comes now.
 function joined(topic, before, data) {
@@ -17,7 +18,10 @@ function joined(topic, before, data) {
   if (topic === "events") return { items: [...data.items, ...(before?.items ?? [])].slice(0, 200) };
   if (!topic.startsWith("logs:")) return data;
   const lines = [...(before?.lines ?? []), ...data.lines].slice(-KEPT_LINES);
-  return { lines, dropped: (before?.dropped ?? 0) + data.dropped };
+  let characters = (before?.characters ?? 0) + data.lines.reduce((sum, { text }) => sum + text.length, 0);
+  if (lines.length === KEPT_LINES) characters = lines.reduce((sum, { text }) => sum + text.length, 0);
+  while (characters > KEPT_CHARACTERS) characters -= lines.shift().text.length;
+  return { lines, dropped: (before?.dropped ?? 0) + data.dropped, characters };
 }
 
 export class Stream {

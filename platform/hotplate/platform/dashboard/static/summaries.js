@@ -1,25 +1,15 @@
 // What a deployment's summary says, in the words of `hotplate status`.
 export const BAD = ["failed", "image-build-failed", "unhealthy"];
 
-export const ready = (one) => one.live.replicas.filter(({ state }) => state === "ready").length;
-
-// How many replicas there are to be, by the last decisions.
-export function wanted(one) {
-  const number = one.serving ?? one.revision;
-  const serving = one.live.services.filter(({ revision }) => revision === number);
-  return serving.reduce((sum, service) => sum + (service.granted ?? service.desired ?? 0), 0);
-}
-
-const total = (one, key) => one.live.services.reduce((sum, service) => sum + (service[key] ?? 0), 0);
-export const queued = (one) => total(one, "queued");
-export const inFlight = (one) => total(one, "in_flight");
-
-// Seconds that the newest start took until it was ready; null = nothing has become ready.
-export function lastStart(one) {
-  const starts = one.live.replicas.filter(({ ready_at }) => ready_at);
-  if (!starts.length) return null;
-  const newest = starts.reduce((a, b) => (a.ready_at > b.ready_at ? a : b));
-  return (Date.parse(newest.ready_at) - Date.parse(newest.wanted_at)) / 1000;
+// All of them together: `{ deployments, by_status, ready, wanted, in_flight, queued, rates }`, as
+// `GET …/totals` answers it; here of what is known, so that it goes with what comes by itself.
+export function totalsOf(all) {
+  const sum = (of) => all.reduce((before, one) => before + of(one), 0);
+  const by_status = {};
+  for (const { status } of all) by_status[status] = (by_status[status] ?? 0) + 1;
+  const counts = ["ready", "wanted", "in_flight", "queued"].map((key) => [key, sum(({ totals }) => totals[key])]);
+  const rates = { requests_per_s: sum((one) => one.rates.requests_per_s) };
+  return { deployments: all.length, by_status, ...Object.fromEntries(counts), rates };
 }
 
 // Whether a deployment fits the words of a search: parts of its name or bento, `status:…`, and

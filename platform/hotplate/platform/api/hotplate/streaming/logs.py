@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import aclosing, suppress
 
 from hotplate.deploy.errors import DeployError
+from hotplate.deploy.phases import unix_now
 from hotplate.platform.api.hotplate.streaming.hub import Audience, news
 from hotplate.platform.api.hotplate.streaming.tables import TOGETHER_S, one_line
 from hotplate.platform.controller.interface import ControllerApi
@@ -36,7 +37,9 @@ class FollowedLog:
         controller: ControllerApi,
         audience: Audience,
         next_number: Callable[[], int],
+        wall: Callable[[], float] = unix_now,
     ) -> None:
+        self._wall = wall
         self._topic = topic
         self._deployments = deployments
         self._controller = controller
@@ -93,19 +96,25 @@ class FollowedLog:
     async def _read(
         self, deployment_id: int, replica: str, lines: int | None, changed: Callable[[], None]
     ) -> None:
-        buffer = LineBuffer()
+        buffer, is_old = LineBuffer(), lines is not None
         try:
             async with aclosing(
                 self._controller.follow_log(deployment_id, replica, lines)
             ) as pieces:
                 async for piece in pieces:
-                    self._add(replica, buffer.add(piece), changed)
-            self._add(replica, buffer.end(), changed)
+                    is_old = is_old and piece != ""
+                    self._add(replica, buffer.add(piece), is_old, changed)
+            self._add(replica, buffer.end(), is_old, changed)
         except DeployError:  # it has no log yet, or no longer
             self._reading.pop(replica, None)
 
-    def _add(self, replica: str, lines: Sequence[str], changed: Callable[[], None]) -> None:
-        if lines and self.channel.add(one_line({"replica": replica, "text": x}) for x in lines):
+    def _add(
+        self, replica: str, lines: Sequence[str], is_old: bool, changed: Callable[[], None]
+    ) -> None:
+        """A log keeps no times: of those that were there before nobody knows when they came."""
+        at = None if is_old else round(self._wall(), 1)
+        told = (one_line({"replica": replica, "text": text, "at": at}) for text in lines)
+        if lines and self.channel.add(told):
             changed()
 
     async def _stop(self) -> None:

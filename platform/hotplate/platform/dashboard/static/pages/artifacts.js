@@ -1,7 +1,7 @@
 // Bentos or models: sizes, who uses what, and what nobody wants any more.
 import { asked, put, to, toDeployment } from "hotplate/address";
 import { call, ROOT } from "hotplate/api";
-import { Ago, bytes, Figure, Status } from "hotplate/figures";
+import { Ago, Figure, Status } from "hotplate/figures";
 import { ofList, useResource } from "hotplate/resources";
 import { Ask, attempt, Empty, may, Waiting } from "hotplate/shell";
 import { Table } from "hotplate/tables";
@@ -99,7 +99,7 @@ export default function Artifacts() {
   return html`<div class="head"><h1>${title}</h1>
     <input type="search" class="search" placeholder="Name or version" aria-label=${`Search ${title}`} value=${asked("search")} onInput=${(event) => put({ search: event.target.value })} />
     </div>
-    <p class="soft">${all.length} in all, ${bytes(all.reduce((sum, one) => sum + (size(one) ?? 0), 0))}</p>
+    <p class="soft"><${Figure} source=${SOURCE} field="total" value=${list.data.value.total} /> in all</p>
     ${
       !all.length
         ? html`<${Empty}>There is none yet. <code>${KIND === "model" ? "bentoml models push" : "bentoml build --push"}</code>

@@ -29,7 +29,7 @@ function Lines({ path }) {
   if (!items.length) return html`<${Empty}>Nothing of this kind is kept.</${Empty}>`;
   const more = () =>
     attempt(async () => add([...older, ...(await call("GET", `${path}&before=${items.at(-1).id}`)).data.items]));
-  return html`<p class="soft">${items.length} of ${found.total}</p><table class="list" aria-label="Audit"><thead>
+  return html`<p class="soft"><${Figure} source=${path} field="total" value=${found.total} /> in all</p><table class="list" aria-label="Audit"><thead>
     <tr><th scope="col">When</th><th scope="col">Who</th><th scope="col">Did</th><th scope="col">To</th>
     <th scope="col">What changed</th><th scope="col">From</th></tr></thead>
     <tbody>${items.map(
@@ -39,15 +39,15 @@ function Lines({ path }) {
         </td><td><b><bdi>${line.actor || "nobody known"}</bdi></b> <span class="soft"><bdi>${line.token}</bdi>
         </span></td>
       <td><span class=${line.outcome === "refused" ? "is-bad" : ""}>
-        <${Figure} source=${path} field="items.action" value=${line.action} as="text" />${line.outcome === "refused" ? " ✕ refused" : ""}${line.count > 1 ? ` ×${line.count}` : ""}</span>
+        <${Figure} source=${path} field="items.action" value=${line.action} as="text" />${line.outcome === "refused" ? " ✕ refused" : ""}${line.count > 1 && html` ×<${Figure} source=${path} field="items.count" value=${line.count} />`}</span>
         </td>
-      <td><bdi>${line.object}</bdi></td><td class="wide">${
+      <td><${Figure} source=${path} field="items.object" value=${line.object} as="text" /></td><td class="wide">${
         Object.keys(line.changes).length > 0 &&
         html`<details>
-        <summary>${Object.keys(line.changes).length} changes</summary>
+        <summary>changes</summary>
         <pre class="code wrap" tabindex="0">${shown(line.changes)}</pre></details>`
       }</td><td class="soft">
-        <bdi>${line.address}</bdi></td></tr>`,
+        <${Figure} source=${path} field="items.address" value=${line.address} as="text" /></td></tr>`,
     )}</tbody></table>
     ${
       items.length < found.total &&

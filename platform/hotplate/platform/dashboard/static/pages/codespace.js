@@ -1,6 +1,6 @@
 // A dev deployment of `bentoml code`: its files, and what it prints.
 import { toDeployment } from "hotplate/address";
-import { bytes, Figure, Status } from "hotplate/figures";
+import { Figure, Status } from "hotplate/figures";
 import { NAME, SOURCE, useDeployment } from "hotplate/deployment";
 import { useLines } from "hotplate/loglines";
 import { useResource } from "hotplate/resources";
@@ -36,8 +36,7 @@ export default function CodeSpace() {
         ? html`<${Waiting} error=${files.error.value} />`
         : !listed.length
           ? html`<${Empty}>No file was sent yet.</${Empty}>`
-          : html`<p class="soft">${listed.length} files, ${bytes(listed.reduce((sum, { size }) => sum + size, 0))}</p>
-      <table class="list" aria-label="Files"><thead><tr><th scope="col">File</th>
+          : html`<table class="list" aria-label="Files"><thead><tr><th scope="col">File</th>
       <th scope="col" class="num">Size</th></tr></thead>
       <tbody>${listed.map(
         (file) => html`<tr key=${file.path} data-path=${file.path}><td class="name">

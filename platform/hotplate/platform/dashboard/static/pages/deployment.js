@@ -8,8 +8,7 @@ import { Ago, Figure, moment } from "hotplate/figures";
 import { RangePicker, range, setRange } from "hotplate/ranges";
 import { useResource } from "hotplate/resources";
 import { gpuSeries, queueSeries, replicaSeries, requestSeries, useDrawn, useSeries } from "hotplate/series";
-import { Empty } from "hotplate/shell";
-import { inFlight, queued, ready, wanted } from "hotplate/summaries";
+import { Empty, Waiting } from "hotplate/shell";
 import { html, useMemo } from "hotplate/view";
 
 const MARKS = [
@@ -17,6 +16,9 @@ const MARKS = [
   [/Crash|Failed|Cut/, "bad", "✕"],
   [/Refused/, "busy", "▲"],
 ];
+const STARTS = `${one(NAME)}/cold_starts?count=300`;
+const DECISIONS = `${one(NAME)}/decisions?count=1000`;
+const EVENTS = `${one(NAME)}/events?count=500`;
 const NONE = [];
 
 const quantiles = (values) => [
@@ -41,12 +43,14 @@ function Decision({ decisions, found }) {
   const at = cursor.value;
   const past = at !== null;
   const inForce = past ? decisions?.find((each) => Date.parse(each.at) / 1000 <= at) : decisions?.[0];
+  const figure = (field, as) =>
+    html`<${Figure} source=${DECISIONS} field=${field} value=${inForce[field]} as=${as} />`;
   return html`<section class="decision" aria-label="Decision in force">
     <h2>${past ? html`Why, at ${moment(at * 1000)}` : "Why so many replicas, now"}</h2>
     ${
       inForce
-        ? html`<p><b class="big">${inForce.desired}</b> wanted of <bdi>${inForce.service}</bdi>, revision ${inForce.revision}: <bdi>${inForce.reason}</bdi>
-          <span class="soft"> · decided <${Ago} at=${inForce.at} /></span></p>`
+        ? html`<p data-decision=${inForce.at} data-service=${inForce.service}><b class="big">${figure("desired")}</b> wanted of ${figure("service", "text")}, revision ${figure("revision")}: ${figure("reason", "text")}
+          <span class="soft"> · decided <${Ago} at=${inForce.at} source=${DECISIONS} field="at" /></span></p>`
         : found.live.services.map(
             (service) =>
               html`<p data-service=${service.service} data-revision=${service.revision}><b class="big">
@@ -59,28 +63,24 @@ function Decision({ decisions, found }) {
 }
 
 function Numbers({ found }) {
-  const single = found.live.services.length === 1 ? found.live.services[0] : null;
-  const of = (key) => (single ? { source: SOURCE, field: `live.services.${key}` } : {});
-  return html`<dl class="numbers" data-service=${single?.service}>
-    <div><dt>Replicas ready</dt><dd>${ready(found)} <span class="soft">of ${wanted(found)}</span></dd></div>
-    <div><dt>Requests</dt><dd>
-      <${Figure} source=${SOURCE} field="rates.requests_per_s" value=${found.rates?.requests_per_s} as="rate" />
-      </dd></div>
-    <div><dt>Errors</dt><dd>
-      <${Figure} source=${SOURCE} field="rates.errors_per_s" value=${found.rates?.errors_per_s} as="rate" /></dd></div>
-    <div data-revision=${single?.revision}><dt>In flight</dt><dd>
-      <${Figure} ...${of("in_flight")} value=${inFlight(found)} /></dd></div>
-    <div data-revision=${single?.revision}><dt>Queued</dt><dd>
-      <${Figure} ...${of("queued")} value=${queued(found)} /></dd></div>
+  const total = (key) => html`<${Figure} source=${SOURCE} field=${`totals.${key}`} value=${found.totals[key]} />`;
+  const rate = (key) =>
+    html`<${Figure} source=${SOURCE} field=${`rates.${key}`} value=${found.rates[key]} as="rate" />`;
+  return html`<dl class="numbers">
+    <div><dt>Replicas ready</dt><dd>${total("ready")} <span class="soft">of ${total("wanted")}</span></dd></div>
+    <div><dt>Requests</dt><dd>${rate("requests_per_s")}</dd></div>
+    <div><dt>Errors</dt><dd>${rate("errors_per_s")}</dd></div>
+    <div><dt>In flight</dt><dd>${total("in_flight")}</dd></div>
+    <div><dt>Queued</dt><dd>${total("queued")}</dd></div>
   </dl>`;
 }
 
 function Axis({ found }) {
   const { from, to } = range();
   const { data, error, source } = useSeries(`${SOURCE}/series`, from, to);
-  const starts = useResource(`${one(NAME)}/cold_starts?count=300`, { every: 5 });
-  const decisions = useResource(`${one(NAME)}/decisions?count=1000`, { every: 5 });
-  const events = useResource(`${one(NAME)}/events?count=500`, { every: 5 });
+  const starts = useResource(STARTS, { every: 5 });
+  const decisions = useResource(DECISIONS, { every: 5 });
+  const events = useResource(EVENTS, { every: 5 });
   const drawn = useDrawn(data);
   const marks = useMarks(events.data.value);
   const shared = { at: drawn?.at ?? NONE, range: [from, to], source, of: NAME, onRange: setRange };
@@ -97,17 +97,17 @@ function Axis({ found }) {
       ${drawn && chart("requests", "Requests", requestSeries(drawn), "rate", { marks, height: 130 })}
       ${drawn && chart("queue", "In flight and queued", queueSeries(drawn), "number", { height: 90 })}
       ${drawn && chart("replicas", "Replicas", replicaSeries(drawn), "number", { marks, height: 90 })}
-      <${ColdStarts} starts=${starts.data.value ?? NONE} range=${[from, to]} of=${NAME} axis=${!drawn} />
+      <${ColdStarts} source=${STARTS} starts=${starts.data.value ?? NONE} range=${[from, to]} of=${NAME} axis=${!drawn} />
       ${drawn && chart("latency", "Time to the whole answer", named(quantiles(drawn.answer), "answer_s"), "seconds")}
       ${drawn && chart("latency", "Wait in the queue", named(quantiles(drawn.wait), "wait_s"), "seconds", { height: 80 })}
-      ${drawn && chart("errors", "Failed, of all answers", [{ key: "errors", label: "failed", colour: "bad-fill", kind: "bars", values: drawn.failedShare }], "share", { height: 60 })}
+      ${drawn && chart("errors", "Failed, of all answers", [{ key: "errors", label: "failed", colour: "bad-fill", kind: "bars", field: "errors", values: drawn.failedShare, raw: drawn.raw.errors }], "share", { height: 60 })}
       ${hasGpus && chart("gpu", "GPUs", gpuSeries(drawn), "number", { height: 80 })}
       ${drawn && chart("memory", "Memory", [{ key: "memory", field: "memory_bytes", label: "replicas", colour: "start-2", kind: "area", values: drawn.memory }], "bytes", { height: 80, axis: true })}
     </div>
     ${!drawn && !error && html`<p class="waiting">Loading what happened…</p>`}
     <${Decision} decisions=${decisions.data.value} found=${found} />
     <h2>What happened in this time</h2>
-    ${within.length ? html`<${Events} events=${within.slice(0, 60)} />` : html`<${Empty}>Nothing happened in this time.</${Empty}>`}`;
+    ${!events.data.value ? html`<${Waiting} error=${events.error.value} />` : within.length ? html`<${Events} source=${EVENTS} events=${within.slice(0, 60)} />` : html`<${Empty}>Nothing happened in this time.</${Empty}>`}`;
 }
 
 export default () => html`<${Tab} here="">${(found) => html`<${Axis} found=${found} />`}</${Tab}>`;

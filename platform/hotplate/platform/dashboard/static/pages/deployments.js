@@ -5,23 +5,15 @@ import { Figure, Status } from "hotplate/figures";
 import { ofList, useResource } from "hotplate/resources";
 import { Empty, Waiting } from "hotplate/shell";
 import { Sparkline } from "hotplate/sparklines";
-import { BAD, fits, inFlight, lastStart, queued, ready, wanted } from "hotplate/summaries";
+import { BAD, fits, totalsOf } from "hotplate/summaries";
 import { Table } from "hotplate/tables";
 import { html, useEffect, useRef } from "hotplate/view";
 
 const SOURCE = `${ROOT}/deployments`;
+const TOTALS = `${ROOT}/totals`;
 const narrow = matchMedia("(max-width: 45rem)");
-
-// A sum over services is one of theirs where there is one.
-const field = (one, key) => (one.live.services.length === 1 ? `live.services.${key}` : undefined);
-
-function Count({ one, of, as }) {
-  const name = field(one, as);
-  const service = name ? one.live.services[0].service : undefined;
-  return html`<span data-service=${service} data-revision=${name && one.live.services[0].revision}
-    ><${Figure} source=${name && SOURCE} field=${name} value=${of(one)}
-  /></span>`;
-}
+const total = (one, key, as) =>
+  html`<${Figure} source=${SOURCE} field=${`totals.${key}`} value=${one.totals[key]} as=${as} />`;
 
 const columns = [
   {
@@ -46,8 +38,9 @@ const columns = [
     key: "replicas",
     head: "Replicas",
     num: true,
-    sort: ready,
-    cell: (one) => html`<span title="ready of wanted">${ready(one)}<span class="soft"> of ${wanted(one)}</span></span>`,
+    sort: (one) => one.totals.ready,
+    cell: (one) =>
+      html`<span title="ready of wanted">${total(one, "ready")} <span class="soft">of ${total(one, "wanted")}</span></span>`,
   },
   {
     key: "rate",
@@ -60,22 +53,22 @@ const columns = [
     key: "in_flight",
     head: "In flight",
     num: true,
-    sort: inFlight,
-    cell: (one) => html`<${Count} one=${one} of=${inFlight} as="in_flight" />`,
+    sort: (one) => one.totals.in_flight,
+    cell: (one) => total(one, "in_flight"),
   },
   {
     key: "queued",
     head: "Queued",
     num: true,
-    sort: queued,
-    cell: (one) => html`<${Count} one=${one} of=${queued} as="queued" />`,
+    sort: (one) => one.totals.queued,
+    cell: (one) => total(one, "queued"),
   },
   {
     key: "start",
     head: "Last cold start",
     num: true,
-    sort: lastStart,
-    cell: (one) => html`<${Figure} value=${lastStart(one)} as="seconds" />`,
+    sort: (one) => one.totals.last_cold_start_s,
+    cell: (one) => total(one, "last_cold_start_s", "seconds"),
   },
   { key: "hour", head: "Last hour", cell: (one) => html`<${Sparkline} name=${one.name} />`, cls: "hour" },
   {
@@ -100,8 +93,7 @@ export default function Deployments() {
   }, []);
   const all = data.value;
   const found = all?.filter((one) => fits(one, text)) ?? [];
-  const counts = new Map();
-  for (const one of all ?? []) counts.set(one.status, (counts.get(one.status) ?? 0) + 1);
+  const totals = totalsOf(all ?? []);
   const only = (status) => put({ search: text === `status:${status}` ? "" : `status:${status}` });
   return html`<div class="head">
       <h1>Deployments</h1>
@@ -111,10 +103,10 @@ export default function Deployments() {
     ${
       all &&
       html`<p class="counts" role="group" aria-label="By status">
-      <span class="soft">${found.length === all.length ? `${all.length} in all` : `${found.length} of ${all.length}`}</span>
-      ${STATUSES.filter((status) => counts.has(status)).map(
+      <span class="soft">${found.length < all.length && `${found.length} found of `}<${Figure} source=${TOTALS} field="deployments" value=${all.length} /> in all</span>
+      ${STATUSES.filter((status) => totals.by_status[status]).map(
         (status) =>
-          html`<button class=${`plain count ${BAD.includes(status) ? "is-bad" : ""}`} aria-pressed=${text === `status:${status}`} onClick=${() => only(status)}>${counts.get(status)} ${status}</button>`,
+          html`<button class=${`plain count ${BAD.includes(status) ? "is-bad" : ""}`} aria-pressed=${text === `status:${status}`} onClick=${() => only(status)}><${Figure} source=${TOTALS} field=${`by_status.${status}`} value=${totals.by_status[status]} /> ${status}</button>`,
       )}
     </p>`
     }
@@ -124,7 +116,7 @@ export default function Deployments() {
         : !all.length
           ? html`<${Empty}>Nothing is deployed yet. In the folder of a service: <code>bentoml deploy</code></${Empty}>`
           : !found.length
-            ? html`<${Empty}>No deployment fits. <button class="link" onClick=${() => put({ search: "" })}>Show all ${all.length}</button>
+            ? html`<${Empty}>No deployment fits. <button class="link" onClick=${() => put({ search: "" })}>Show all</button>
               </${Empty}>`
             : html`<${Table} label="Deployments" columns=${columns} items=${found} rowHeight=${narrow.matches ? 132 : 53}
               row=${(one) => ({ key: one.name, "data-deployment": one.name })} />`

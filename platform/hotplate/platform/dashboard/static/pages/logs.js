@@ -1,8 +1,8 @@
 // Logs as they come, of one replica or of all, or of the build of the environment.
 import { asked, put } from "hotplate/address";
-import { now } from "hotplate/clock";
+import { now, tick } from "hotplate/clock";
 import { NAME, SOURCE, Tab } from "hotplate/deployment";
-import { useLines } from "hotplate/loglines";
+import { timed, useLines } from "hotplate/loglines";
 import { useResource } from "hotplate/resources";
 import { Empty, Waiting } from "hotplate/shell";
 import { Line, plain } from "hotplate/terminal";
@@ -30,9 +30,8 @@ function save(lines) {
   setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 }
 
-function Log({ lines, dropped, filter, wrapped, named }) {
+function Log({ lines, note, filter, wrapped, named, follows, follow }) {
   const box = useRef(null);
-  const [follows, follow] = useState(true);
   useLayoutEffect(() => {
     if (follows && box.current) box.current.scrollTop = box.current.scrollHeight;
   });
@@ -43,6 +42,7 @@ function Log({ lines, dropped, filter, wrapped, named }) {
   const shown = lines.slice(-DRAWN);
   return html`<div class=${`log ${wrapped ? "wrapped" : ""}`} ref=${box} onScroll=${scrolled} tabindex="0" role="log" aria-live="off" aria-label=${`Log of ${NAME}`}>
       ${lines.length > DRAWN && html`<div class="from">… ${lines.length - DRAWN} lines before are in the file</div>`}
+      ${!lines.length && html`<div class="from">No line fits.</div>`}
       ${shown.map(
         (
           line,
@@ -52,7 +52,7 @@ function Log({ lines, dropped, filter, wrapped, named }) {
     </div>
     <p class="controls soft">
       <span>${follows ? "It follows what comes." : html`<button class="plain" onClick=${() => follow(true)}>Follow what comes</button>`}</span>
-      <span>${lines.length} lines${dropped ? `; ${dropped} came too fast and were left out` : ""}</span></p>`;
+      <span>${lines.length} lines${note}</span></p>`;
 }
 
 function Build() {
@@ -60,16 +60,31 @@ function Build() {
   const found = data.value;
   if (!found) return html`<${Waiting} error=${error.value} />`;
   if (!found.log) return html`<${Empty}>No environment was built here for this revision.</${Empty}>`;
-  const lines = found.log.split("\n").map((text, id) => ({ id, replica: "", text, at: 0 }));
+  const lines = timed(
+    found.log.split("\n").map((text, id) => ({ id, replica: "", text })),
+    new Map(),
+  );
   return html`<${Filtered} lines=${lines} dropped=${0} />`;
 }
 
 function Filtered({ lines, dropped, named }) {
+  const [follows, follow] = useState(true);
+  const held = useRef(lines); // what somebody reads who has scrolled up stays where it is
+  if (follows) held.current = lines;
   const filter = pattern(asked("text"), asked("regular"));
   if (filter instanceof Error) return html`<p class="empty bad" role="alert">${filter.message}</p>`;
-  const since = asked("since") ? now() - asked("since") * 1000 : 0;
-  const found = lines.filter((line) => line.at >= since && (!filter || filter.test(plain(line.text))));
-  return html`<${Log} lines=${found} dropped=${dropped} filter=${filter} wrapped=${asked("wrap")} named=${named} />
+  const since = asked("since") ? now() - asked("since") * 1000 : null;
+  if (since !== null) tick.value; // lines grow too old without any that come
+  const found = held.current.filter(
+    (line) =>
+      (since === null || (line.at !== null && line.at >= since)) && (!filter || filter.test(plain(line.text))),
+  );
+  const timeless = since === null ? 0 : held.current.filter(({ at }) => at === null).length;
+  const note = [
+    timeless && `; ${timeless} that were there before say no time and are left out`,
+    dropped && `; ${dropped} came too fast and were left out`,
+  ];
+  return html`<${Log} lines=${found} note=${note.filter(Boolean).join("")} filter=${filter} wrapped=${asked("wrap")} named=${named} follows=${follows} follow=${follow} />
     <p class="controls">
       <button class="plain" onClick=${() => save(found)} disabled=${!found.length}>Save as a file</button></p>`;
 }

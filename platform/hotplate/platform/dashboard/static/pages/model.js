@@ -12,8 +12,8 @@ const SOURCE = `${ROOT}/models/${encodeURIComponent(NAME)}/${encodeURIComponent(
 function Place({ node, size, field, text }) {
   const share = size ? node[field] / size : 0;
   return html`<td class="num" data-head=${text}>
-    <${Figure} source=${SOURCE} field=${`nodes.${field}`} value=${node[field]} as="bytes" /> <span class="soft">${Math.round(share * 100)} %</span>
-    <span class="meter" aria-hidden="true"><i style=${{ flexGrow: share, background: "var(--calm)" }} />
+    <${Figure} source=${SOURCE} field=${`nodes.${field}`} value=${node[field]} as="bytes" />
+    <span class="meter" role="img" aria-label=${`${Math.round(share * 100)} % of it`}><i style=${{ flexGrow: share, background: "var(--calm)" }} />
       <i style=${{ flexGrow: Math.max(0, 1 - share) }} /></span></td>`;
 }
 
@@ -25,8 +25,7 @@ export default function Model() {
   if (!found) return html`${head}<${Waiting} error=${error.value} />`;
   return html`${head}
     <dl class="numbers" data-model=${found.tag}><div><dt>Size</dt><dd>
-      <${Figure} source=${SOURCE} field="size_bytes" value=${found.size_bytes} as="bytes" /></dd></div><div>
-      <dt>Files</dt><dd>${found.files.length}</dd></div></dl>
+      <${Figure} source=${SOURCE} field="size_bytes" value=${found.size_bytes} as="bytes" /></dd></div></dl>
     <p>Used by ${
       found.used_by.length
         ? found.used_by.map(

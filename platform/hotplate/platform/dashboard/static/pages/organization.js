@@ -12,10 +12,12 @@ const MEMBERS = `${SOURCE}/members`;
 const ROLES = ["admin", "developer", "endpoint-user"];
 const member = (name) => `${MEMBERS}/${encodeURIComponent(name)}`;
 
-// A change of what was read: nobody else's is lost.
-async function change(name, body) {
-  const { etag } = await call("GET", member(name));
-  await call("PUT", member(name), { body, etag });
+// A change of the role that is shown: nobody else's is lost.
+async function change({ name, role }, next) {
+  const { data, etag } = await call("GET", member(name));
+  if (data.role !== role)
+    throw new Error(`somebody else has made ${name} ${data.role} meanwhile, which was ${role}; nothing was changed`);
+  await call("PUT", member(name), { body: { role: next }, etag });
 }
 
 function Members() {
@@ -49,7 +51,7 @@ function Members() {
     <tbody>${items.map(
       (one) => html`<tr key=${one.name} data-member=${one.name}><td class="name"><b><bdi>${one.name}</bdi></b>
         <div class="soft"><bdi>${one.email}</bdi></div></td>
-      <td><select aria-label=${`Role of ${one.name}`} value=${one.role} onChange=${(event) => then(() => change(one.name, { role: event.target.value }), `${one.name} is ${event.target.value} now.`)}>${ROLES.map((role) => html`<option>${role}</option>`)}</select>
+      <td><select aria-label=${`Role of ${one.name}`} value=${one.role} onChange=${(event) => then(() => change(one, event.target.value), `${one.name} is ${event.target.value} now.`)}>${ROLES.map((role) => html`<option>${role}</option>`)}</select>
         </td>
       <td>${
         page.operator
@@ -86,25 +88,27 @@ function Members() {
 export default function Organization() {
   const organization = useResource(SOURCE, { every: 10 });
   const found = organization.data.value;
-  const [text, set] = useState(null);
+  const [draft, set] = useState(null);
   if (!found) return html`<h1><bdi>${NAME}</bdi></h1><${Waiting} error=${organization.error.value} />`;
   const save = async (event) => {
     event.preventDefault();
     if (
       await attempt(
-        () => call("PATCH", SOURCE, { body: { description: text }, etag: organization.etag }),
+        () => call("PATCH", SOURCE, { body: { description: draft.text }, etag: draft.etag }),
         "It is kept.",
       )
     )
-      set(null);
-    organization.reload();
+      return set(null), organization.reload();
+    // What somebody else has written meanwhile is above; to save again is to write over that.
+    await organization.reload();
+    set({ ...draft, etag: organization.etag });
   };
   return html`<h1><bdi>${NAME}</bdi></h1><div data-organization=${NAME}>
-    <p>${found.description ? html`<${Figure} source=${SOURCE} field="description" value=${found.description} as="text" />` : html`<span class="soft">It has no description.</span>`} ${page.operator && text === null && html`<button class="link" onClick=${() => set(found.description)}>Describe it</button>`}</p>
+    <p>${found.description ? html`<${Figure} source=${SOURCE} field="description" value=${found.description} as="text" />` : html`<span class="soft">It has no description.</span>`} ${page.operator && !draft && html`<button class="link" onClick=${() => set({ text: found.description, etag: organization.etag })}>Describe it</button>`}</p>
     ${
-      text !== null &&
+      draft &&
       html`<form class="row" onSubmit=${save}><label>Description<br />
-      <input value=${text} maxlength="1000" size="50" onInput=${(event) => set(event.target.value)} /></label>
+      <input value=${draft.text} maxlength="1000" size="50" onInput=${(event) => set({ ...draft, text: event.target.value })} /></label>
       <button>Save</button></form>`
     }
     <dl class="numbers"><div><dt>Members</dt><dd>

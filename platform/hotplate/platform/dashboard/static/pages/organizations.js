@@ -1,6 +1,6 @@
 // All organizations of the installation, for operators.
 import { call, ROOT } from "hotplate/api";
-import { Ago, Figure, shaped } from "hotplate/figures";
+import { Ago, Figure } from "hotplate/figures";
 import { useResource } from "hotplate/resources";
 import { Ask, attempt, Waiting } from "hotplate/shell";
 import { Table } from "hotplate/tables";
@@ -8,8 +8,11 @@ import { html, useState } from "hotplate/view";
 
 const SOURCE = `${ROOT}/organizations`;
 const at = (name, path = "/organization") => `${path}?organization=${encodeURIComponent(name)}`;
-const used = (one, key, as) =>
-  `${shaped(as, one.quota.used[key] ?? null)} of ${one.quota.limit[key] === null ? "∞" : shaped(as, one.quota.limit[key] ?? null)}`;
+function used({ quota }, key, as) {
+  const of = (part) =>
+    html`<${Figure} source=${SOURCE} field=${`items.quota.${part}.${key}`} value=${quota[part][key]} as=${as} />`;
+  return html`${of("used")} of ${quota.limit[key] === null ? "∞" : of("limit")}`;
+}
 
 export default function Organizations() {
   const list = useResource(SOURCE, { every: 5 });
@@ -72,7 +75,7 @@ export default function Organizations() {
     ${
       asks &&
       html`<${Ask} title=${`Delete organization ${asks.name}?`} action="Delete" danger=${true} word=${asks.name} onDo=${remove} onClose=${() => ask(null)}>
-      <p>${asks.deployments ? `Its ${asks.deployments} deployments end with it.` : "It has no deployments."}</p>
+      <p>${asks.deployments ? "Its deployments end with it." : "It has no deployments."}</p>
       </${Ask}>`
     }`;
 }

@@ -4,32 +4,25 @@ import { page, ROOT } from "hotplate/api";
 import { Chart } from "hotplate/charts";
 import { now } from "hotplate/clock";
 import { Events } from "hotplate/events";
-import { Figure, Status, number } from "hotplate/figures";
+import { Figure, Status } from "hotplate/figures";
 import { range } from "hotplate/ranges";
 import { ofEvents, ofList, useResource } from "hotplate/resources";
 import { queueSeries, requestSeries, useDrawn, useSeries } from "hotplate/series";
 import { Empty, may, Waiting } from "hotplate/shell";
-import { BAD, inFlight, queued, ready } from "hotplate/summaries";
+import { BAD, totalsOf } from "hotplate/summaries";
 import { html } from "hotplate/view";
 
 const LIST = `${ROOT}/deployments`;
+const TOTALS = `${ROOT}/totals`;
 const PLATFORM = `${ROOT}/platform`;
+const EVENTS = `${ROOT}/events?count=30`;
 const NONE = [];
 
-function sentence(all, short) {
-  const bad = all.filter(({ status }) => BAD.includes(status));
-  const serving = all.filter(({ status }) => status === "running").length;
-  const asleep = all.filter(({ status }) => status === "scaled-to-zero").length;
-  const waits = all.reduce((sum, one) => sum + queued(one), 0);
-  const runs = all.reduce((sum, one) => sum + inFlight(one), 0);
-  const parts = [`${serving} ${serving === 1 ? "deployment serves" : "deployments serve"}`];
-  if (asleep) parts.push(`${asleep} ${asleep === 1 ? "sleeps" : "sleep"} at zero`);
-  parts.push(`${number(runs)} in flight`, waits ? `${number(waits)} wait` : "nobody waits");
-  const trouble = bad.length + short.length;
-  return {
-    bad,
-    text: `${trouble ? `${trouble} ${trouble === 1 ? "thing needs" : "things need"} you` : "All is well"}: ${parts.join(", ")}.`,
-  };
+const total = (field, value, as) => html`<${Figure} source=${TOTALS} field=${field} value=${value} as=${as} />`;
+
+function Sentence({ totals, isWell }) {
+  const { running: serving = 0, "scaled-to-zero": asleep = 0 } = totals.by_status;
+  return html`<p class="lead">${isWell ? "All is well" : "Something needs you"}: ${serving ? total("by_status.running", serving) : "no"} ${serving === 1 ? "deployment serves" : "deployments serve"}${asleep > 0 && html`, ${total("by_status.scaled-to-zero", asleep)} ${asleep === 1 ? "sleeps" : "sleep"} at zero`}, ${total("in_flight", totals.in_flight)} in flight, ${totals.queued ? html`${total("queued", totals.queued)} wait` : "nobody waits"}.</p>`;
 }
 
 function Trouble({ bad, short }) {
@@ -49,28 +42,17 @@ function Trouble({ bad, short }) {
     </ul></section>`;
 }
 
-// GPUs by what they do: of nodes as they are, of use as the last step of the series says.
-function Gpus({ nodes, data, source }) {
-  const all = nodes.reduce((sum, node) => sum + node.in_all.gpus, 0);
-  const taken = nodes.reduce((sum, node) => sum + node.taken.gpus, 0);
-  if (!all) return null;
-  const last = (values) => (values?.findLast((value) => value !== null) ?? 0) / (data?.step_s ?? 1);
-  const uses = [
-    ["busy", "calm", last(data?.gpu_s?.busy)],
-    ["idle", "idle", last(data?.gpu_s?.idle)],
-    ["starting", "busy-fill", last(data?.gpu_s?.starting)],
-    ["free", "line", all - taken],
-  ];
+const USES = { busy: "calm", idle: "idle", starting: "busy-fill", standby: "start-2", free: "line" };
+
+// GPUs by what they do now.
+function Gpus({ gpus }) {
+  if (!gpus?.in_all) return null;
+  const figure = (use) => html`<${Figure} source=${PLATFORM} field=${`gpus.${use}`} value=${gpus[use]} />`;
   return html`<section><h2>GPUs</h2>
-    <p class="meter" aria-hidden="true">${uses.map(([, colour, count]) => html`<i style=${{ flexGrow: count, background: `var(--${colour})` }} />`)}</p>
-    <p class="keys">${uses.map(
-      ([
-        use,
-        colour,
-        count,
-      ]) => html`<span class="key" style=${{ "--colour": `var(--${colour})` }}>${use} <b data-source=${use === "free" ? PLATFORM : source}>${number(count)}</b>
-      </span>`,
-    )} <span class="soft">of ${all}</span></p></section>`;
+    <p class="meter" aria-hidden="true">${Object.entries(USES).map(([use, colour]) => html`<i style=${{ flexGrow: gpus[use], background: `var(--${colour})` }} />`)}</p>
+    <p class="keys">${Object.entries(USES).map(
+      ([use, colour]) => html`<span class="key" style=${{ "--colour": `var(--${colour})` }}>${use} <b>${figure(use)}</b></span>`,
+    )} <span class="soft">of ${figure("in_all")}</span></p></section>`;
 }
 
 function Costs() {
@@ -78,16 +60,17 @@ function Costs() {
   midnight.setHours(0, 0, 0, 0);
   const path = `${ROOT}/costs?from=${Math.floor(midnight / 1000)}&to=${Math.floor(midnight / 1000) + 86_400}&by=organization`;
   const { data } = useResource(path, { every: 60 });
-  const items = data.value?.items;
-  if (!items) return null;
-  const sum = (of) => items.reduce((all, item) => all + (of(item) ?? 0), 0);
-  const hours = (of) => sum((item) => (of(item).busy + of(item).idle + of(item).starting) / 3600);
-  const [gpuHours, replicaHours] = [hours(({ gpu_s }) => gpu_s), hours(({ replica_s }) => replica_s)];
-  const cost = items.some((item) => item.cost !== null) ? sum((item) => item.cost) : null;
-  const [amount, unit] = cost !== null ? [cost, ""] : gpuHours ? [gpuHours, "GPU-h"] : [replicaHours, "replica-h"];
+  const sum = data.value?.sum;
+  if (!sum) return null;
+  // What has no price is told by what it took.
+  const kind = sum.gpu_s.lived ? "gpu_s" : "replica_s";
+  const [field, value, as, unit] =
+    sum.cost !== null
+      ? ["sum.cost", sum.cost, "number", ""]
+      : [`sum.${kind}.lived`, sum[kind].lived, "seconds", kind === "gpu_s" ? "of GPUs" : "of replicas"];
   return html`<div>
     <dt>Cost today</dt>
-    <dd><a class="quiet" href=${to("/costs")}>${number(amount)} <span class="soft">${unit}</span></a></dd>
+    <dd><a class="quiet" href=${to("/costs")}><${Figure} source=${path} field=${field} value=${value} as=${as} /> <span class="soft">${unit}</span></a></dd>
   </div>`;
 }
 
@@ -99,36 +82,34 @@ export default function Overview() {
       <p>You may call protected deployments: <a href=${to("/api_tokens")}>your API tokens</a>.</p>`;
   const list = useResource(LIST, { topic: "deployments", join: ofList });
   const platform = useOptional(page.operator, PLATFORM, { topic: "platform" });
-  const events = useResource(`${ROOT}/events?count=30`, { topic: "events", join: ofEvents });
+  const events = useResource(EVENTS, { topic: "events", join: ofEvents });
   const { from, to: end } = range();
-  const { data, source } = useSeries(`${ROOT}/series`, from, end);
+  const { data, error, source } = useSeries(`${ROOT}/series`, from, end);
   const drawn = useDrawn(data);
   const all = list.data.value;
   if (!all) return html`<h1>Overview</h1><${Waiting} error=${list.error.value} />`;
   const short = platform?.data.value?.short ?? NONE;
-  const { bad, text } = sentence(all, short);
+  const bad = all.filter(({ status }) => BAD.includes(status));
+  const totals = totalsOf(all);
   const shared = { at: drawn?.at, range: [from, end], source };
-  const total = (of) => all.reduce((sum, one) => sum + of(one), 0);
-  const rates = all.map((one) => one.rates?.requests_per_s).filter((rate) => rate !== undefined && rate !== null);
   return html`<h1>Overview</h1>
-    <p class="lead">${all.length ? text : "Nothing is deployed yet."}</p>
     ${
-      !all.length &&
-      html`<${Empty}>In the folder of a service: <code>bentoml deploy</code>. Log in first: <code>bentoml cloud login</code>
+      all.length
+        ? html`<${Sentence} totals=${totals} isWell=${!bad.length && !short.length} />`
+        : html`<p class="lead">Nothing is deployed yet.</p><${Empty}>In the folder of a service: <code>bentoml deploy</code>. Log in first: <code>bentoml cloud login</code>
       </${Empty}>`
     }
     <${Trouble} bad=${bad} short=${short} />
     <dl class="numbers">
-      <div><dt>Deployments</dt><dd><a class="quiet" href=${to("/deployments")}>${all.length}</a></dd></div>
-      <div><dt>Replicas ready</dt><dd>${total(ready)}</dd></div>
-      <div><dt>Requests</dt>
-        <dd>${rates.length ? html`${number(rates.reduce((a, b) => a + b, 0))}<span class="soft">/s</span>` : "–"}</dd>
-        </div>
-      <div><dt>In flight</dt><dd>${total(inFlight)}</dd></div>
-      <div><dt>Queued</dt><dd>${total(queued)}</dd></div>
+      <div><dt>Deployments</dt><dd><a class="quiet" href=${to("/deployments")}>${total("deployments", totals.deployments)}</a></dd></div>
+      <div><dt>Replicas ready</dt><dd>${total("ready", totals.ready)} <span class="soft">of ${total("wanted", totals.wanted)}</span></dd></div>
+      <div><dt>Requests</dt><dd>${total("rates.requests_per_s", totals.rates.requests_per_s, "rate")}</dd></div>
+      <div><dt>In flight</dt><dd>${total("in_flight", totals.in_flight)}</dd></div>
+      <div><dt>Queued</dt><dd>${total("queued", totals.queued)}</dd></div>
       <${Costs} />
     </dl>
-    <${Gpus} nodes=${platform?.data.value?.nodes ?? NONE} data=${data} source=${source} />
+    <${Gpus} gpus=${platform?.data.value?.gpus} />
+    ${error && html`<p class="empty bad" role="alert">${error.message}</p>`}
     ${
       drawn &&
       html`<section><h2>The last hour</h2><div class="axis">
@@ -137,5 +118,5 @@ export default function Overview() {
         </div></section>`
     }
     <section><h2>Last events</h2>
-      ${events.data.value?.length ? html`<${Events} events=${events.data.value.slice(0, 15)} named=${true} />` : html`<${Empty}>Nothing has happened yet.</${Empty}>`}</section>`;
+      ${!events.data.value ? html`<${Waiting} error=${events.error.value} />` : events.data.value.length ? html`<${Events} source=${EVENTS} events=${events.data.value.slice(0, 15)} named=${true} />` : html`<${Empty}>Nothing has happened yet.</${Empty}>`}</section>`;
 }

@@ -60,20 +60,23 @@ function Standbys() {
   const [draft, set] = useState(null);
   const found = standby.data.value;
   if (!found) return html`<${Waiting} error=${standby.error.value} />`;
-  const settings = draft ?? found.settings;
+  // What is changed, of the settings as they were read then.
+  const { changes, etag } = draft ?? { changes: {}, etag: standby.etag };
+  const settings = { ...found.settings, ...changes };
+  const change = (key, value) => set({ changes: { ...changes, [key]: value }, etag });
   const put = async (body) => {
-    await attempt(() => call("PUT", STANDBY, { body, etag: standby.etag }), "The standby settings are kept.");
-    set(null);
-    standby.reload();
+    const done = await attempt(() => call("PUT", STANDBY, { body, etag }), "The standby settings are kept.");
+    await standby.reload();
+    set(done ? null : { changes, etag: standby.etag });
   };
   const save = (event) => {
     event.preventDefault();
-    put({
-      settings: Object.fromEntries(Object.entries(settings).filter(([key, value]) => value !== found.settings[key])),
-    });
+    put({ settings: changes });
   };
+  const now = (key) =>
+    settings[key] !== found.settings[key] && html` <span class="hint">now ${found.settings[key]}</span>`;
   const field = (key, text, step = "any") =>
-    html`<label>${text}<input type="number" min="0" step=${step} value=${settings[key]} onInput=${(event) => set({ ...settings, [key]: Number(event.target.value) })} />
+    html`<label><span>${text}${now(key)}</span><input type="number" min="0" step=${step} value=${settings[key]} onInput=${(event) => change(key, Number(event.target.value))} />
       </label>`;
   return html`<p>They take <${Figure} source=${STANDBY} field="memory_bytes" value=${found.memory_bytes} as="bytes" /> <span class="soft">of <${Figure} source=${STANDBY} field="budget_bytes" value=${found.budget_bytes} as="bytes" /> at most.</span>
     </p>
@@ -94,7 +97,7 @@ function Standbys() {
     })}</tbody></table>
     ${!found.pools.length && html`<${Empty}>No environment has had a start yet.</${Empty}>`}
     <form class="fields" style=${{ maxWidth: "60rem" }} onSubmit=${save}><div class="row">
-      <label>Mode<select value=${settings.mode} onChange=${(event) => set({ ...settings, mode: event.target.value })}>${["automatic", "fixed", "off"].map((mode) => html`<option>${mode}</option>`)}</select>
+      <label><span>Mode${now("mode")}</span><select value=${settings.mode} onChange=${(event) => change("mode", event.target.value)}>${["automatic", "fixed", "off"].map((mode) => html`<option>${mode}</option>`)}</select>
       </label>
       ${field("count", "Count, where fixed", 1)} ${field("memory_share", "Share of memory")} ${field("unused_s", "Unused after, s")} ${field("min_starts", "Starts before the first", 1)}</div>
       <p class="actions">

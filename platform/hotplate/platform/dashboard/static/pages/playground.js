@@ -7,7 +7,7 @@ import { useResource } from "hotplate/resources";
 import { asCurl, asPython, isFile, sample } from "hotplate/samples";
 import { Empty, Waiting } from "hotplate/shell";
 import { visible } from "hotplate/terminal";
-import { html, useRef, useState } from "hotplate/view";
+import { html, useEffect, useRef, useState } from "hotplate/view";
 
 const SHOWN = 200_000;
 const isPlain = (schema) =>
@@ -43,7 +43,8 @@ function Field({ name, schema, value, onChange, needed }) {
     </label>`;
 }
 
-// `{ status, head, text, took, first, done, error }` of a call that is under way.
+// `[answer, send, stop]`: what is known so far of the call that was sent last, `{ status, own, type,
+// isText, text, size, first, took, done, error }`, times in seconds.
 function useCall() {
   const [answer, set] = useState(null);
   const stop = useRef(null);
@@ -78,6 +79,7 @@ function useCall() {
       tell({ done: true, error: error.name === "AbortError" ? "It was given up." : error.message });
     }
   };
+  useEffect(() => () => stop.current?.abort(), []);
   return [answer, send, () => stop.current?.abort()];
 }
 
@@ -93,7 +95,9 @@ function Answer({ answer, onStop }) {
 
 function Method({ method, found, versions }) {
   const input = method.input ?? {};
-  const members = Object.entries(input.properties ?? {});
+  // Where its one argument is the whole body, that has no name.
+  const isRoot = Boolean(input.root_input);
+  const members = isRoot ? [["body", { ...input, root_input: undefined }]] : Object.entries(input.properties ?? {});
   const [given, give] = useState(
     Object.fromEntries(
       members.map(([name, schema]) => {
@@ -105,24 +109,29 @@ function Method({ method, found, versions }) {
   const [version, choose] = useState("");
   const [task, setTask] = useState("");
   const [answer, send, stop] = useCall();
+  // A number that is left empty is left out; a text may be empty where it is needed.
+  const isText = (schema, name) => schema?.type === "string" && input.required?.includes(name);
   const values = Object.fromEntries(
     members
-      .filter(([name, schema]) => !isFile(schema) && given[name] !== "")
+      .filter(([name, schema]) => !isFile(schema) && (given[name] !== "" || isText(schema, name)))
       .map(([name, schema]) => [name, read(schema, given[name])]),
   );
-  const files = Object.fromEntries(
-    members.filter(([, schema]) => isFile(schema)).map(([name]) => [name, given[name]?.[0]?.name ?? "file.bin"]),
-  );
+  const names = (chosen) => (chosen?.length ? [...chosen].map((file) => file.name) : ["file.bin"]);
+  const ofFiles = members.filter(([, schema]) => isFile(schema));
+  const files = Object.fromEntries(ofFiles.map(([name]) => [name, names(given[name])]));
   const isTask = method.is_task;
   const path = isTask ? `${method.route}/submit` : method.route;
-  const whole = input.root_input && members.length === 1 ? Object.values(values)[0] : values;
+  const whole = isRoot ? values.body : values;
   const call = {
     url: found.url,
     path,
     name: method.name,
     values: whole,
     files,
+    lists: ofFiles.filter(([, schema]) => schema.type === "array").map(([name]) => name),
+    isRoot,
     isProtected: found.config.access_authorization,
+    version,
     streams: method.output?.is_stream,
     isTask,
   };
@@ -130,10 +139,11 @@ function Method({ method, found, versions }) {
     event.preventDefault();
     if (!Object.keys(files).length)
       return send({ method: "POST", path, headers: { "Content-Type": "application/json" }, body: whole, version });
+    // All of the fields that describe the call, so that none of the method's own is taken for one.
     const form = new FormData();
-    for (const [key, value] of Object.entries({ method: "POST", path, version })) if (value) form.append(key, value);
-    for (const [name, value] of Object.entries(values))
-      form.append(name, typeof value === "string" ? value : JSON.stringify(value));
+    const headers = JSON.stringify(isRoot ? {} : { "Content-Type": "multipart/form-data" });
+    for (const [key, value] of Object.entries({ method: "POST", path, headers, version })) form.append(key, value);
+    for (const [name, value] of Object.entries(values)) form.append(name, JSON.stringify(value));
     for (const name of Object.keys(files)) for (const file of given[name] ?? []) form.append(name, file);
     send(form);
   };

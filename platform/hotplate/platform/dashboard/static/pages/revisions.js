@@ -13,21 +13,20 @@ const SOURCE = `${one(NAME)}/revisions`;
 const lines = (revision) => yaml({ bento: revision.bento, ...revision.config });
 
 function Revisions({ found }) {
-  const { data, error, reload } = useResource(SOURCE, { every: 5 });
+  const list = useResource(SOURCE, { every: 5 });
   const [asks, ask] = useState(null);
-  const items = data.value?.items;
-  if (!items) return html`<${Waiting} error=${error.value} />`;
+  const items = list.data.value?.items;
+  if (!items) return html`<${Waiting} error=${list.error.value} />`;
   const [newest, before] = items;
   const after = items.find(({ number }) => String(number) === asked("to")) ?? newest;
   const from = items.find(({ number }) => String(number) === asked("from")) ?? before;
-  const back = async (number) => {
-    const rollout = resource(ROLLOUT);
+  const back = async ({ number, etag }) => {
     const done = await attempt(
-      () => call("POST", ROLLOUT, { body: { action: "undo", to: number }, etag: rollout.etag }),
+      () => call("POST", ROLLOUT, { body: { action: "undo", to: number }, etag }),
       `A new revision as ${number} was is on its way.`,
     );
-    resource(SOURCE).reload();
-    rollout.reload();
+    list.reload();
+    resource(ROLLOUT).reload();
     return done;
   };
   const choice = (name, chosen, revision) =>
@@ -50,7 +49,7 @@ function Revisions({ found }) {
       <td><${Figure} source=${SOURCE} field="items.bento" value=${revision.bento} as="text" /></td><td>
         <${Figure} source=${SOURCE} field="items.by" value=${revision.by} as="text" /></td>
       <td><${Ago} at=${revision.created_at} source=${SOURCE} field="items.created_at" /></td>
-      <td>${may("developer") && revision.number !== newest.number && found.wanted === "running" && html`<button class="plain" onClick=${() => ask(revision.number)}>Put back</button>`}</td>
+      <td>${may("developer") && revision.number !== newest.number && found.wanted === "running" && html`<button class="plain" onClick=${() => ask({ number: revision.number, etag: resource(ROLLOUT).etag })}>Put back</button>`}</td>
         </tr>`,
     )}</tbody></table>
     ${
@@ -61,7 +60,7 @@ function Revisions({ found }) {
     }
     ${
       asks &&
-      html`<${Ask} title=${`Put revision ${asks} back?`} action="Put back" onDo=${() => back(asks)} onClose=${() => ask(null)}>
+      html`<${Ask} title=${`Put revision ${asks.number} back?`} action="Put back" onDo=${() => back(asks)} onClose=${() => ask(null)}>
       <p>A new revision with its bento and settings is rolled out.</p></${Ask}>`
     }`;
 }

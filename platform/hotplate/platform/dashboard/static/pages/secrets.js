@@ -9,6 +9,7 @@ import { html, useState } from "hotplate/view";
 const SOURCE = "/api/v1/org_secrets?all=true";
 const path = (name) => `/api/v1/org_secrets/${encodeURIComponent(name)}`;
 const BLANK = { name: "", description: "", type: "env", path: "", items: [{ key: "", value: "" }] };
+const TYPES = { env: "variables", mountfile: "files" };
 
 // A new secret, or new values of one: a key without a value keeps its own.
 function Form({ secret, onDone }) {
@@ -24,6 +25,12 @@ function Form({ secret, onDone }) {
   const [draft, set] = useState(begins);
   const item = (i, changes) =>
     set({ ...draft, items: draft.items.map((each, j) => (i === j ? { ...each, ...changes } : each)) });
+  const isFile = draft.type === "mountfile";
+  // A file has lines, which no password field keeps.
+  const value = (text, onInput) =>
+    isFile
+      ? html`<textarea rows="3" autocomplete="off" spellcheck=${false} placeholder=${secret ? "as it is" : ""} value=${text} onInput=${(event) => onInput(event.target.value)} />`
+      : html`<input type="password" autocomplete="off" placeholder=${secret ? "as it is" : ""} value=${text} onInput=${(event) => onInput(event.target.value)} />`;
   const save = async (event) => {
     event.preventDefault();
     const items = draft.items
@@ -51,11 +58,16 @@ function Form({ secret, onDone }) {
     }
     <label>Description<input value=${draft.description} onInput=${(event) => set({ ...draft, description: event.target.value })} />
       </label>
+    <label>As<select value=${draft.type} onChange=${(event) => set({ ...draft, type: event.target.value, path: "" })}>${Object.entries(TYPES).map(([type, text]) => html`<option value=${type}>${text}</option>`)}</select></label>
+    ${
+      isFile &&
+      html`<label>In the folder <span class="hint">as $BENTOML_HOME/keys</span><input value=${draft.path} onInput=${(event) => set({ ...draft, path: event.target.value })} />
+      </label>`
+    }
     ${draft.items.map(
       (each, i) => html`<div class="row">
       <label>Key<input value=${each.key} required onInput=${(event) => item(i, { key: event.target.value })} />
-      </label><label>Value<input type="password" autocomplete="off" placeholder=${secret ? "as it is" : ""} value=${each.value} onInput=${(event) => item(i, { value: event.target.value })} />
-      </label></div>`,
+      </label><label>Value${value(each.value, (text) => item(i, { value: text }))}</label></div>`,
     )}
     <p class="actions"><button>Save</button>
       <button type="button" class="plain" onClick=${() => set({ ...draft, items: [...draft.items, { key: "", value: "" }] })}>One more key</button>${secret && html`<button type="button" class="plain" onClick=${onDone}>Cancel</button>`}</p>

@@ -3,12 +3,12 @@ import { call, one } from "hotplate/api";
 import { NAME, SOURCE, Tab, useDeployment } from "hotplate/deployment";
 import { Difference, yaml } from "hotplate/differences";
 import { Figure } from "hotplate/figures";
+import { DEPLOYMENT, requestOf } from "hotplate/request";
 import { resource, useResource } from "hotplate/resources";
 import { Ask, attempt, may, say } from "hotplate/shell";
 import { html, useState } from "hotplate/view";
 import { to } from "hotplate/address";
 
-const V2 = `/api/v2/deployments/${encodeURIComponent(NAME)}`;
 const POLICY = {
   scale_up_stabilization_window: "scale-up window, s",
   scale_down_stabilization_window: "scale-down window, s",
@@ -38,7 +38,7 @@ const draftOf = (found) => ({
 
 function asked(found, draft) {
   return {
-    bento: found.bento,
+    ...requestOf(found),
     services: draft.services,
     envs: pairs(draft.envs, "name"),
     labels: pairs(draft.labels, "key"),
@@ -86,19 +86,19 @@ function Form({ found }) {
   const isChanged = JSON.stringify(mine) !== JSON.stringify(theirs);
   const save = async (event) => {
     event.preventDefault();
+    let done = false;
     try {
-      await call("PUT", V2, { body: mine, etag: base.etag ?? resource(SOURCE).etag });
+      await call("PUT", DEPLOYMENT, { body: mine, etag: base.etag ?? resource(SOURCE).etag });
       say("The settings are saved; a roll-out begins where they need one.");
+      done = true;
     } catch (error) {
       say(error.message, true);
       if (error.status !== 412) return;
     }
     const fresh = await call("GET", SOURCE).catch(() => null);
     if (!fresh) return;
-    const now = asked(fresh.data, draftOf(fresh.data));
-    if (JSON.stringify(now) === JSON.stringify(mine)) collide(null);
-    else collide({ now, fresh });
-    if (JSON.stringify(now) === JSON.stringify(mine)) take(fresh, false);
+    if (done) take(fresh, true);
+    else collide({ now: asked(fresh.data, draftOf(fresh.data)), fresh });
   };
   const take = (fresh, theirs) => {
     rebase({ found: fresh.data, etag: fresh.etag });
@@ -159,14 +159,14 @@ function AsYaml({ found }) {
 }
 
 const ACTIONS = {
-  restart: ["Restart", "Replace all replicas, as a new revision?", () => call("PUT", `${V2}/void_update`)],
+  restart: ["Restart", "Replace all replicas, as a new revision?", () => call("PUT", `${DEPLOYMENT}/void_update`)],
   terminate: [
     "Terminate",
     "End its replicas? It is kept, and can be started again.",
-    () => call("POST", `${V2}/terminate`),
+    () => call("POST", `${DEPLOYMENT}/terminate`),
   ],
-  start: ["Start", "Start it as it was?", (found) => call("PUT", V2, { body: asked(found, draftOf(found)) })],
-  delete: ["Delete", "Delete this deployment for good?", () => call("DELETE", V2)],
+  start: ["Start", "Start it as it was?", (found) => call("PUT", DEPLOYMENT, { body: requestOf(found) })],
+  delete: ["Delete", "Delete this deployment for good?", () => call("DELETE", DEPLOYMENT)],
 };
 
 function Ends({ found }) {

@@ -2,7 +2,7 @@
 import { asked, put } from "hotplate/address";
 import { call, one } from "hotplate/api";
 import { NAME, SOURCE, Tab } from "hotplate/deployment";
-import { Ago, Figure, number, seconds, shaped } from "hotplate/figures";
+import { Ago, Figure, number, seconds } from "hotplate/figures";
 import { useResource } from "hotplate/resources";
 import { Empty, Waiting } from "hotplate/shell";
 import { html, useState } from "hotplate/view";
@@ -28,19 +28,22 @@ function Decisions() {
       <th scope="col" class="num">In flight</th><th scope="col" class="num">Queued</th>
       <th scope="col" class="num">Ready</th><th scope="col" class="num">Starting</th>
       <th scope="col" class="num">A request takes</th></tr></thead>
-    <tbody>${found.map(
-      (each) => html`<tr key=${each.at + each.service}>
-      <td><${Ago} at=${each.at} /></td><td class="num" data-head="Wanted"><b>${each.desired}</b></td>
-        <td class="num" data-head="There were">${each.replicas}</td>
-      <td class="wide"><bdi>${each.reason}</bdi> <span class="soft">
-        <bdi>${each.service}</bdi> ${each.revision}</span></td>
-      <td class="num" data-head="In flight">${shaped("number", each.inputs.in_flight)}</td>
-        <td class="num" data-head="Queued">${shaped("number", each.inputs.queued)}</td>
-      <td class="num" data-head="Ready">${shaped("number", each.inputs.ready)}</td>
-        <td class="num" data-head="Starting">${shaped("number", each.inputs.starting)}</td>
-      <td class="num" data-head="A request takes">${each.inputs.service_s ? seconds(each.inputs.service_s) : "–"}</td>
-        </tr>`,
-    )}</tbody></table>`;
+    <tbody>${found.map((each) => {
+      const figure = (field, as, value = each[field]) =>
+        html`<${Figure} source=${DECISIONS} field=${field} value=${value} as=${as} />`;
+      const input = (key, as) => figure(`inputs.${key}`, as, each.inputs[key]);
+      return html`<tr key=${each.at + each.service} data-decision=${each.at} data-service=${each.service}>
+      <td><${Ago} at=${each.at} source=${DECISIONS} field="at" /></td>
+        <td class="num" data-head="Wanted"><b>${figure("desired")}</b></td>
+        <td class="num" data-head="There were">${figure("replicas")}</td>
+      <td class="wide">${figure("reason", "text")} <span class="soft">
+        ${figure("service", "text")} ${figure("revision")}</span></td>
+      <td class="num" data-head="In flight">${input("in_flight")}</td>
+        <td class="num" data-head="Queued">${input("queued")}</td>
+      <td class="num" data-head="Ready">${input("ready")}</td>
+        <td class="num" data-head="Starting">${input("starting")}</td>
+      <td class="num" data-head="A request takes">${input("service_s", "seconds")}</td></tr>`;
+    })}</tbody></table>`;
 }
 
 function Simulation() {
