@@ -2,7 +2,7 @@
 import { call } from "hotplate/api";
 import { now } from "hotplate/clock";
 import { pending } from "hotplate/resources";
-import { useEffect, useMemo, useRef, useState } from "hotplate/view";
+import { useLayoutEffect, useMemo, useRef, useState } from "hotplate/view";
 
 // `{ data, error, source }` of a path that ends in `series`, for `[from, to]` in Unix seconds. What
 // was shown stays until the next answer has come.
@@ -10,11 +10,11 @@ export function useSeries(path, from, to, step = 0) {
   const [shown, set] = useState({ data: null, error: null, source: path });
   const first = useRef(true);
   const asking = useRef(null);
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (first.current) pending.value += 1;
     return () => asking.current?.abort();
   }, []);
-  useEffect(() => {
+  useLayoutEffect(() => {
     const source = `${path}?from=${Math.floor(from)}&to=${Math.floor(to)}${step ? `&step=${step}` : ""}`;
     asking.current?.abort();
     asking.current = new AbortController();

@@ -36,7 +36,7 @@ export default function CodeSpace() {
         ? html`<${Waiting} error=${files.error.value} />`
         : !listed.length
           ? html`<${Empty}>No file was sent yet.</${Empty}>`
-          : html`<p class="soft">${listed.length} files, ${bytes(listed.reduce((sum, { size }) => sum + size, 0))}</p>
+          : html`<p class="soft">${listed.length} ${listed.length === 1 ? "file" : "files"}, ${bytes(listed.reduce((sum, { size }) => sum + size, 0))}</p>
       <table class="list" aria-label="Files"><thead><tr><th scope="col">File</th>
       <th scope="col" class="num">Size</th></tr></thead>
       <tbody>${listed.map(

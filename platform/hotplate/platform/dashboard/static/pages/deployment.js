@@ -6,9 +6,9 @@ import { NAME, SOURCE, Tab } from "hotplate/deployment";
 import { Events } from "hotplate/events";
 import { Ago, Figure, moment } from "hotplate/figures";
 import { RangePicker, range, setRange } from "hotplate/ranges";
-import { useResource } from "hotplate/resources";
+import { useMarked } from "hotplate/resources";
 import { gpuSeries, queueSeries, replicaSeries, requestSeries, useDrawn, useSeries } from "hotplate/series";
-import { Empty } from "hotplate/shell";
+import { Empty, Waiting } from "hotplate/shell";
 import { inFlight, queued, ready, wanted } from "hotplate/summaries";
 import { html, useMemo } from "hotplate/view";
 
@@ -78,9 +78,10 @@ function Numbers({ found }) {
 function Axis({ found }) {
   const { from, to } = range();
   const { data, error, source } = useSeries(`${SOURCE}/series`, from, to);
-  const starts = useResource(`${one(NAME)}/cold_starts?count=300`, { every: 5 });
-  const decisions = useResource(`${one(NAME)}/decisions?count=1000`, { every: 5 });
-  const events = useResource(`${one(NAME)}/events?count=500`, { every: 5 });
+  const last = found.live.replicas.map(({ ready_at }) => ready_at ?? "").reduce((a, b) => (a > b ? a : b), "");
+  const starts = useMarked(`${one(NAME)}/cold_starts?count=300`, last);
+  const decisions = useMarked(`${one(NAME)}/decisions?count=1000`, found.decisions[0]?.at);
+  const events = useMarked(`${one(NAME)}/events?count=500`, found.events[0]?.at);
   const drawn = useDrawn(data);
   const marks = useMarks(events.data.value);
   const shared = { at: drawn?.at ?? NONE, range: [from, to], source, of: NAME, onRange: setRange };
@@ -107,7 +108,7 @@ function Axis({ found }) {
     ${!drawn && !error && html`<p class="waiting">Loading what happened…</p>`}
     <${Decision} decisions=${decisions.data.value} found=${found} />
     <h2>What happened in this time</h2>
-    ${within.length ? html`<${Events} events=${within.slice(0, 60)} />` : html`<${Empty}>Nothing happened in this time.</${Empty}>`}`;
+    ${!events.data.value ? html`<${Waiting} error=${events.error.value} />` : within.length ? html`<${Events} events=${within.slice(0, 60)} />` : html`<${Empty}>Nothing happened in this time.</${Empty}>`}`;
 }
 
 export default () => html`<${Tab} here="">${(found) => html`<${Axis} found=${found} />`}</${Tab}>`;

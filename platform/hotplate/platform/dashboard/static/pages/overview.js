@@ -137,5 +137,5 @@ export default function Overview() {
         </div></section>`
     }
     <section><h2>Last events</h2>
-      ${events.data.value?.length ? html`<${Events} events=${events.data.value.slice(0, 15)} named=${true} />` : html`<${Empty}>Nothing has happened yet.</${Empty}>`}</section>`;
+      ${!events.data.value ? html`<${Waiting} error=${events.error.value} />` : events.data.value.length ? html`<${Events} events=${events.data.value.slice(0, 15)} named=${true} />` : html`<${Empty}>Nothing has happened yet.</${Empty}>`}</section>`;
 }

@@ -1,5 +1,6 @@
 // API tokens: those that one may see, new ones, and their end.
 import { call } from "hotplate/api";
+import { now } from "hotplate/clock";
 import { Ago, Figure } from "hotplate/figures";
 import { useResource } from "hotplate/resources";
 import { Ask, attempt, Empty, may, say, Waiting } from "hotplate/shell";
@@ -22,7 +23,7 @@ function NewToken({ onMade }) {
   const [draft, set] = useState({ name: "", scope: may("developer") ? "api" : "endpoint", days: "30", service: false });
   const make = async (event) => {
     event.preventDefault();
-    const until = draft.days && new Date(Date.now() + draft.days * 86_400_000).toISOString();
+    const until = draft.days && new Date(now() + draft.days * 86_400_000).toISOString();
     const body = {
       name: draft.name,
       scopes: [draft.scope],
