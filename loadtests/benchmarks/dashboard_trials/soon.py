@@ -18,7 +18,7 @@ from playwright.async_api import Browser, Page
 from loadtests.benchmarks.dashboard_trials.table import Row, bounded, p95, shown
 from loadtests.benchmarks.dashboard_trials.window import browser, noted, usable_s, window
 from loadtests.harness.bounds import at_most
-from loadtests.systems.kitchens import Kitchens, kitchens
+from loadtests.systems.kitchens import Kitchens, kitchens, service_settings
 from tests.support.end_to_end.platform_process import FORKS
 from tests.support.services.bentos import KITCHEN
 from tests.support.services.calling import call
@@ -35,6 +35,7 @@ SERVICE = (
         return at
 '''
 )
+TERMINATED = ("([data-value^=terminat])", "[data-value^=terminat]")
 SEEN = """([name, selector, text]) => {
   const look = () => {
     const all = [...document.querySelectorAll(selector)];
@@ -136,13 +137,13 @@ async def _statuses(chromium: Browser, place: Kitchens, tries: int) -> list[floa
     async with window(chromium, place.platform.url, place.platform.token) as visitor:
         await usable_s(visitor.page, f"{place.platform.url}/deployments")
         for number in range(tries):
-            name, status = f"status {number}", ("terminated", "scaled-to-zero")[number % 2]
-            await _expect(visitor.page, name, f"{row}[data-value={status}]")
+            name, ends = f"status {number}", number % 2 == 0
+            await _expect(visitor.page, name, row + ("" if ends else ":not") + TERMINATED[ends])
             asked_at = time.time()
-            if status == "terminated":
+            if ends:
                 await place.rough.call("POST", "/api/v2/deployments/sleeper/terminate")
             else:
-                body = {"bento": place.bento.tag, "services": {}}
-                await place.rough.call("PUT", "/api/v2/deployments/sleeper", body)
+                services = {"Kitchen": service_settings()}
+                await place.rough.update("sleeper", place.bento.tag, **services)
             late_s.append(await _seen(visitor.page, name) - asked_at)
     return late_s
