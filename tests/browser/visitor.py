@@ -47,10 +47,10 @@ charts beside their keys are none."""
 
 
 @asynccontextmanager
-async def chromium() -> AsyncIterator[Browser]:
+async def chromium(*flags: str) -> AsyncIterator[Browser]:
     """The browser of this machine, without a window."""
     async with async_playwright() as playwright:
-        arguments = ["--no-sandbox"]  # which root has none of
+        arguments = ["--no-sandbox", *flags]  # root has no sandbox
         browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=arguments)
         yield browser
         await browser.close()
@@ -71,10 +71,19 @@ class Visitor:
     @classmethod
     @asynccontextmanager
     async def coming(
-        cls, browser: Browser, url: str, look: Look = "light", width: int = WIDE
+        cls,
+        browser: Browser,
+        url: str,
+        look: Look = "light",
+        width: int = WIDE,
+        *,
+        zone: str | None = None,
     ) -> AsyncIterator[Visitor]:
+        """`zone` is the time zone of the browser, else this machine's."""
         context = await browser.new_context(
-            viewport={"width": width, "height": 900}, color_scheme=look
+            viewport={"width": width, "height": 900},
+            color_scheme=look,
+            timezone_id=zone,
         )
         page = await context.new_page()
         visitor = cls(page, url)

@@ -34,6 +34,17 @@ SHOWN = (
     'hotplate_control_plane_check_failing{check="gateway"} == 0',
 )
 
+HELPED = (
+    "hotplate_controller_gpu_seconds_total",
+    "hotplate_controller_rollouts_total",
+    "hotplate_gateway_version_answers_total",
+    "hotplate_api_requests_total",
+    "hotplate_api_request_seconds",
+    "hotplate_api_refused_logins_total",
+    "hotplate_store_transaction_seconds",
+    "hotplate_control_plane_leader",
+)
+
 pytestmark = [
     pytest.mark.client,
     pytest.mark.one_machine("it reads the ports of hotplate up"),
@@ -138,17 +149,26 @@ async def test_each_expression_of_the_dashboard_has_values_after_a_little_load(
         assert len(without) <= (1 - WITH_VALUES) * len(expressions()), without
         for shown in SHOWN:
             assert await reader.ask(shown), shown
+        lines = "\n".join(await _metrics(platform)).splitlines()
+        helped = {line.split()[2] for line in lines if re.match(r"# HELP \S+ \S", line)}
+        assert helped >= set(HELPED)
+        assert {line.split()[2] for line in lines if line.startswith("# TYPE")} == helped
     await until(lambda: _is_gone(platform, "default/graphed"))
 
 
 async def _is_gone(platform: Platform, name: str) -> bool:
     """Whether no role has a line of it any more."""
+    return not any(f'"{name}"' in text for text in await _metrics(platform))
+
+
+async def _metrics(platform: Platform) -> list[str]:
+    """What each role shows."""
     ports = {**platform.noted("ports"), "control-plane": platform.port}
     token = (platform.data / "metrics-token").read_text().strip()
     async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {token}"}) as http:
+        texts = []
         for port in ports.values():
             async with http.get(f"http://127.0.0.1:{port}/metrics") as answer:
                 assert answer.status == 200
-                if f'"{name}"' in await answer.text():
-                    return False
-    return True
+                texts.append(await answer.text())
+    return texts

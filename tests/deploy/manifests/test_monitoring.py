@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 FOLDER = Path(__file__).parents[3] / "deploy/manifests/monitoring"
+CHART = FOLDER.parent / "chart/templates"
 RULES = yaml.safe_load((FOLDER / "rules.yml").read_text())
 ALERTS = [rule for group in RULES["groups"] for rule in group["rules"]]
 PROMTOOL = shutil.which("promtool")
@@ -20,12 +21,40 @@ PROMTOOL = shutil.which("promtool")
 
 @pytest.mark.skipif(PROMTOOL is None, reason="no promtool on this machine (Debian: prometheus)")
 @pytest.mark.parametrize(
-    "words", ["check config prometheus.yml", "check rules rules.yml", "test rules rules_test.yml"]
+    "words",
+    [
+        "check config prometheus.yml",
+        "check config prometheus-kubernetes.yml",
+        "check rules rules.yml",
+        "test rules rules_test.yml",
+    ],
 )
 def test_prometheus_takes_them(words: str) -> None:
     command = [str(PROMTOOL), *words.split()]
     done = subprocess.run(command, cwd=FOLDER, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_one_in_a_cluster_finds_what_the_chart_makes() -> None:
+    (job,) = yaml.safe_load((FOLDER / "prometheus-kubernetes.yml").read_text())["scrape_configs"]
+    roles = []
+    for found in job["dns_sd_configs"]:
+        (name,) = found["names"]
+        (relabelled,) = job["relabel_configs"]
+        match = re.fullmatch(relabelled["regex"], name)
+        assert match is not None
+        roles.append(match[1])
+        template = (CHART / f"{match[1]}.yaml").read_text()
+        (service,) = [
+            each
+            for each in template.split("\n---\n")
+            if f"\n  name: {name.partition('.')[0]}\n" in each and "kind: Service\n" in each
+        ]
+        assert match[1] == "control-plane" or "clusterIP: None" in service
+        assert str(found["port"]) in template
+    assert sorted(roles) == ["agent", "control-plane", "gateway"]
+    own = yaml.safe_load((FOLDER / "prometheus.yml").read_text())["scrape_configs"]
+    assert [each["job_name"] for each in own] == [job["job_name"]], "as the rules call it"
 
 
 def test_every_alert_is_tried_when_it_fires_and_when_it_does_not() -> None:

@@ -21,7 +21,7 @@ def test_nothing_is_kept_of_a_deployment_that_is_gone() -> None:
     metrics.timed(started)
     metrics.crashed(started)
     metrics.count([started])
-    metrics.desired.labels("acme/echo", "Echo").set(1)
+    metrics.wants("acme/echo", "Echo", 1)
     metrics.rollouts.labels("acme/echo", "ready").inc()
 
     def shown() -> set[str]:
@@ -35,6 +35,18 @@ def test_nothing_is_kept_of_a_deployment_that_is_gone() -> None:
     assert shown() == {family.name for family in registry.collect()}, "each of them has its figures"
     metrics.forget("acme/echo")
     assert shown() == set()
+
+
+def test_what_may_happen_is_there_before_it_happens_for_the_first_time() -> None:
+    """Prometheus sees no increase in a line that begins with 1, and no alert would fire."""
+    registry = CollectorRegistry()
+    ControllerMetrics(registry).wants("acme/echo", "Echo", 1)
+    of = {"deployment": "acme/echo"}
+    for outcome in ("ready", "failed"):
+        name = "hotplate_controller_rollouts_total"
+        assert registry.get_sample_value(name, {**of, "outcome": outcome}) == 0
+    name = "hotplate_controller_replica_crashes_total"
+    assert registry.get_sample_value(name, {**of, "service": "Echo"}) == 0
 
 
 def test_the_memory_of_replicas_is_told_by_deployment_and_service() -> None:

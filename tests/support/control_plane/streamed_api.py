@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from aiohttp.test_utils import TestServer
+from aiohttp.typedefs import Middleware
 
 from hotplate.cache.store.blobs import BlobStore
 from hotplate.deploy.engine import Node
@@ -33,8 +34,10 @@ class Served:
         self.streams: StreamRoutes
         self.status: DeploymentStatusRoutes
 
-    async def start(self) -> TestServer:
+    async def start(self, *middlewares: Middleware) -> TestServer:
+        """`middlewares` come before all others."""
         app = make_app(self.store, self.blobs, self.controller, ApiSettings())
+        app.middlewares[:0] = middlewares
         overview = OverviewRoutes(
             self.store.history,
             self.events,

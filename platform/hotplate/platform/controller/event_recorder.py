@@ -66,9 +66,9 @@ class EventRecorder:
         over = [each for key, each in before.items() if key not in state.recommended]
         changed = []
         for each in over:
-            self._metrics.desired.labels(*_labels(each)).set(0)
+            self._metrics.wants(*_labels(each), 0)
         for each in recommended:
-            self._metrics.desired.labels(*_labels(each)).set(each.decision.desired)
+            self._metrics.wants(*_labels(each), each.decision.desired)
             last = before.get(each.key)
             if last is None or last.outline != each.outline:
                 changed.append(each)

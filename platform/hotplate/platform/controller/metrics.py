@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from hotplate.deploy.engine import Replica
+from hotplate.platform.store.records import RolloutOutcome
 
 _SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60, 120, 300, 600, 1800)
 
@@ -60,6 +61,14 @@ class ControllerMetrics:
             ["deployment", "service"],
             registry=registry,
         )
+
+    def wants(self, deployment: str, service: str, count: int) -> None:
+        """Note how many replicas are wanted. What may happen to them is counted from 0 on, so that
+        `increase()` sees the first time, too."""
+        self.desired.labels(deployment, service).set(count)
+        self.crashes.labels(deployment, service)
+        for outcome in (RolloutOutcome.READY, RolloutOutcome.FAILED):
+            self.rollouts.labels(deployment, outcome.value)
 
     def crashed(self, replica: Replica) -> None:
         """Note a replica that has ended by itself."""

@@ -15,7 +15,7 @@ from aiohttp import ClientSession, TCPConnector
 
 from hotplate.cache.store.blobs import BlobStore
 from hotplate.deploy.phases import unix_now
-from hotplate.platform.api.hotplate.streaming import hub, reader, tables
+from hotplate.platform.api.hotplate.streaming import hub, overviews, reader, tables
 from hotplate.platform.store.parts import Store
 from hotplate.platform.store.records import MemberRole
 from tests.support.control_plane.cloud import Cloud
@@ -173,6 +173,18 @@ async def test_the_platform_is_told_to_operators_when_it_changes(
         answer = await dev.http.get(STREAM, params={"topics": "deployments,platform"})
         assert answer.status == 403
         assert "operator" in await answer.text()
+
+
+async def test_disks_and_memory_that_change_all_the_time_are_told_now_and_then(
+    cloud: Cloud, served: Served
+) -> None:
+    now = asyncio.get_running_loop().time
+    async with streaming(cloud.http, "platform") as stream:
+        for _ in range(2):
+            await stream.next()
+            told_at, served.free_bytes = now(), served.free_bytes + 1
+        await stream.next()
+        assert now() - told_at > overviews.AMOUNTS_S / 2
 
 
 async def test_nobody_is_told_of_another_organization_s(cloud: Cloud, served: Served) -> None:

@@ -13,7 +13,7 @@ from hotplate.machine.access.metrics_reader import MetricsReader
 from hotplate.serving.gateway.admin.endpoints import Admin
 from hotplate.serving.gateway.all_routes import Gateway
 from hotplate.serving.gateway.limits import Limits
-from hotplate.serving.gateway.protocol.routes import RouteTable
+from hotplate.serving.gateway.protocol.routes import Route, RouteTable
 
 PATHS = ("/healthz", "/metrics", "/deployments/chat/queue", "/nothing")
 Ask = Callable[..., "aiohttp.client._RequestContextManager"]
@@ -70,6 +70,24 @@ async def test_a_token_of_the_last_table_reads_the_metrics() -> None:
             await gateway.apply(RouteTable(version, readers=known))
             assert await statuses(session.get, **bearer("acmes")) == [200, status, 401, 401]
     await listener.close()
+
+
+async def test_refusals_that_alerts_are_about_are_shown_before_there_are_any() -> None:
+    """Prometheus sees no increase in a line that begins with 1."""
+    gateway = Gateway(Limits())
+    await gateway.apply(RouteTable(1, (Route("acme/chat", "127.0.0.1", 0),)))
+    listener = Admin(gateway, dict)
+    port = await listener.listen("127.0.0.1:0")
+    async with (
+        aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session,
+        session.get("/metrics") as answer,
+    ):
+        text = await answer.text()
+    await listener.close()
+    await gateway.apply(RouteTable(2))
+    for code in ("deadline_exceeded", "no_capacity"):
+        line = f'hotplate_gateway_refusals_total{{reason="{code}",route="acme/chat"}} 0.0'
+        assert line in text
 
 
 async def test_a_gateway_alone_without_a_token_answers_this_machine() -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,6 +13,7 @@ from aiohttp import web
 
 from hotplate.platform.api.bentocloud.auth import ORGANIZATION_HEADER
 from hotplate.platform.api.bentocloud.deployments import named_deployment
+from hotplate.platform.api.hotplate.shared_answers import SharedAnswers
 from hotplate.platform.api.web.requests import access, organization
 from hotplate.platform.errors import Invalid, NotFound
 from hotplate.platform.series.columns import columns
@@ -21,7 +23,7 @@ from hotplate.platform.series.reading import read, tracks
 from hotplate.platform.series.recorder import SeriesRecorder
 from hotplate.platform.store.parts import Store
 from hotplate.platform.store.records import Deployment
-from hotplate.platform.store.series import Series
+from hotplate.platform.store.series import Block, Series
 
 MAIN = "main"
 DEFAULT_S = 3600.0
@@ -36,6 +38,7 @@ class SeriesRoutes:
     def __init__(self, store: Store, recorder: SeriesRecorder) -> None:
         self._store = store
         self._recorder = recorder
+        self._shared = SharedAnswers()
 
     def routes(self) -> list[web.RouteDef]:
         return [
@@ -50,7 +53,7 @@ class SeriesRoutes:
         asked, now = asked_grid(request)
         chosen = _versions(deployment, request.query.get("version", ""))
         since = {each.id: each.created_at.timestamp() for each in chosen}
-        unwritten = {each.id: self._recorder.unwritten(each.id) for each in chosen}
+        unwritten = self._recorder.unwritten
         return await self._answer(self._store.series, asked, since, unwritten, now)
 
     async def of_all(self, request: web.Request) -> web.Response:
@@ -60,10 +63,9 @@ class SeriesRoutes:
         tenants = [organization(request)]
         if access(request).operator and ORGANIZATION_HEADER not in request.headers:
             tenants = await self._store.run(self._store.organizations.all)
-        # With what is not written, of one moment: else a step that has just begun is beyond it.
         asked, now = asked_grid(request)
         since = {each.id: each.created_at.timestamp() for each in tenants}
-        unwritten = {each.id: self._recorder.unwritten_of(each.id) for each in tenants}
+        unwritten = self._recorder.unwritten_of
         return await self._answer(self._store.organization_series, asked, since, unwritten, now)
 
     async def _answer(
@@ -71,16 +73,30 @@ class SeriesRoutes:
         series: Series,
         asked: Grid,
         since: Mapping[int, float],
-        unwritten: Mapping[int, list[tuple[int, Point]]],
+        unwritten: Callable[[int], list[tuple[int, Point]]],
         now: float,
     ) -> web.Response:
-        blocks = await self._store.run(read, series, list(since), asked, now)
+        """`unwritten` says what is not in the store yet of each subject of `since`."""
 
-        def answered() -> dict[str, Any]:
-            return columns(asked, tracks(blocks, unwritten, since, asked), now)
+        def begin() -> Coroutine[Any, Any, bytes]:
+            # Of this moment: a step that begins meanwhile is beyond what is asked for.
+            points = {key: unwritten(key) for key in since}
 
-        # Of thousands of points: others have their turns meanwhile.
-        answer = web.json_response(await asyncio.to_thread(answered))
+            def answered(blocks: list[Block]) -> bytes:
+                return json.dumps(
+                    columns(asked, tracks(blocks, points, since, asked), now)
+                ).encode()
+
+            async def made() -> bytes:
+                blocks = await self._store.run(read, series, list(since), asked, now)
+                # Of thousands of points: others have their turns meanwhile.
+                return await asyncio.to_thread(answered, blocks)
+
+            return made()
+
+        # Pages that show the same ask at the same moments.
+        body = await self._shared.get((id(series), asked, *sorted(since.items())), begin)
+        answer = web.Response(body=body, content_type="application/json")
         answer.enable_compression()  # to a tenth, where the caller takes that
         return answer
 

@@ -1,7 +1,7 @@
 // Charts on one time axis: one cursor goes through all of a page, and each has its points beside it.
 import uPlot from "uplot";
 import { now } from "hotplate/clock";
-import { moment, shaped } from "hotplate/figures";
+import { moment, shaped, zoned } from "hotplate/figures";
 import { html, signal, useEffect, useRef, useState } from "hotplate/view";
 
 // Where the cursor is, in Unix seconds; null = nowhere.
@@ -19,14 +19,18 @@ export function paint(name, share = 100) {
 const axisFont = '11px system-ui, "Segoe UI", Roboto, sans-serif';
 export const LEFT = 52;
 
+const [day, minute, second] = ["{MM}-{DD}", "{HH}:{mm}", "{HH}:{mm}:{ss}"].map((text) => uPlot.fmtDate(text));
+
+// Marks of the x axis, `step` seconds apart: at midnight with the day, and where the hour changes
+// between them with the zone, as an hour may come twice.
+export function stamps(marks, step) {
+  const shape = step >= 86_400 ? day : step >= 60 ? minute : second;
+  const plain = marks.map((mark) => new Date(mark * 1000)).map((at) => (at.getHours() || at.getMinutes() || step < 3600 ? shape : day)(at));
+  return (step < 86_400 && zoned(marks)) || plain;
+}
+
 // The x axis of all charts, drawn by the last one only.
 export function timeAxis(shown) {
-  const values = [
-    [86_400, "{MM}-{DD}", null, null, null, null, null, null, 1],
-    [3600, "{HH}:{mm}", "\n{MM}-{DD}", null, null, null, null, null, 0],
-    [60, "{HH}:{mm}", null, null, null, null, null, null, 1],
-    [1, "{HH}:{mm}:{ss}", null, null, null, null, null, null, 1],
-  ];
   return {
     stroke: paint("dim"),
     grid: { stroke: paint("line"), width: 1 },
@@ -34,7 +38,7 @@ export function timeAxis(shown) {
     font: axisFont,
     size: shown ? 24 : 0,
     space: 90,
-    values: shown ? values : () => [],
+    values: shown ? (_, marks, __, ___, step) => stamps(marks, step) : () => [],
   };
 }
 

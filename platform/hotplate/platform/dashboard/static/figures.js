@@ -86,6 +86,8 @@ const MARKS = {
   paused: "‖",
   superseded: "○",
   building: "◐",
+  success: "●",
+  uploading: "◐",
 };
 
 export function Status({ source, field = "status", value }) {
@@ -124,6 +126,25 @@ const exact = new Intl.DateTimeFormat("sv-SE", {
 
 export const moment = (at) => exact.format(at);
 export const shortMoment = (at) => exact.format(at).slice(5, 19);
+
+// Minutes by which this zone is ahead of UTC at that moment.
+const ahead = (at) => -new Date(at).getTimezoneOffset();
+
+// The same of both ends of a time; with the zone where the hour changes within it, so that an hour
+// that comes twice is told apart.
+export const span = (from, to) =>
+  ahead(from) === ahead(to)
+    ? `${shortMoment(from)} – ${shortMoment(to)}`
+    : `${exact.format(from).slice(5)} – ${exact.format(to).slice(5)}`;
+
+const clock = new Intl.DateTimeFormat("sv-SE", { hour: "2-digit", minute: "2-digit", timeZoneName: "short", hourCycle: "h23" });
+
+// Marks of an axis, in Unix seconds, with their zones where the hour changes between them; else
+// null, as they are told apart without.
+export const zoned = (marks) =>
+  marks.length && ahead(marks[0] * 1000) !== ahead(marks.at(-1) * 1000)
+    ? marks.map((mark) => clock.format(mark * 1000))
+    : null;
 
 // How long ago, with the exact moment at hand.
 export function Ago({ at, source, field }) {

@@ -2,7 +2,7 @@
 import { asked, put } from "hotplate/address";
 import { secondsNow } from "hotplate/charts";
 import { tick } from "hotplate/clock";
-import { shortMoment } from "hotplate/figures";
+import { span } from "hotplate/figures";
 import { html } from "hotplate/view";
 
 const RANGES = {
@@ -12,17 +12,18 @@ const RANGES = {
   "24h": [86_400, "24 h"],
   "7d": [604_800, "7 d"],
 };
-const FRESH_S = 5;
 
-// `{ from, to, last, every }`: Unix seconds; `last` is how long where it ends now, `every` how
-// often there may be something new.
+// How often what is shown of so long a time is asked for anew.
+const fresh = (last) => (last > 21_600 ? 60 : last > 900 ? 10 : 5);
+
+// `{ from, to, last }`: Unix seconds; `last` is how long where it ends now.
 export function range(usual = "1h") {
   const [from, to] = [Number(asked("from")), Number(asked("to"))];
-  if (from > 0 && to > from) return { from, to, last: 0, every: 0 };
+  if (from > 0 && to > from) return { from, to, last: 0 };
   const [last] = RANGES[asked("range", usual)] ?? RANGES[usual];
-  const end = Math.ceil(secondsNow() / FRESH_S) * FRESH_S;
+  const end = Math.ceil(secondsNow() / fresh(last)) * fresh(last);
   tick.value;
-  return { from: end - last, to: end, last, every: last > 21_600 ? 60 : last > 3600 ? 10 : FRESH_S };
+  return { from: end - last, to: end, last };
 }
 
 export const setRange = ([from, to]) => put({ from, to, range: null }, { push: true });
@@ -38,7 +39,7 @@ export function RangePicker({ usual = "1h" }) {
     )}
     ${
       !last &&
-      html`<span class="soft">${shortMoment(from * 1000)} – ${shortMoment(to * 1000)}</span>
+      html`<span class="soft">${span(from * 1000, to * 1000)}</span>
       <button class="plain" onClick=${() => choose(usual)}>Back to now</button>`
     }
   </div>`;

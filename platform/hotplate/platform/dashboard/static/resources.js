@@ -1,7 +1,7 @@
 // What the API answers, as pages show it: asked for once for all that show it, and kept up to date.
 import { call, signedOut } from "hotplate/api";
 import { connection, listen } from "hotplate/live";
-import { signal, useEffect } from "hotplate/view";
+import { signal, useEffect, useLayoutEffect } from "hotplate/view";
 
 const resources = new Map();
 const POLL_S = 2; // while the server cannot say by itself what changes
@@ -98,9 +98,19 @@ export function resource(path, options) {
   return resources.get(path);
 }
 
-// The resource, kept up to date while the component is there.
+// The same of what there is more of only when `mark` is another one.
+export function useMarked(path, mark) {
+  const found = useResource(path, { every: 60 });
+  useEffect(() => {
+    if (found.data.value) found.reload();
+  }, [mark]);
+  return found;
+}
+
+// The resource, kept up to date while the component is there. It is asked for before the next frame
+// is drawn: until then nobody could tell that the page still waits for it.
 export function useResource(path, options) {
   const found = resource(path, options);
-  useEffect(() => found.use(), [path]);
+  useLayoutEffect(() => found.use(), [path]);
   return found;
 }

@@ -31,7 +31,7 @@ export function Rollout() {
   return html`<section class="card">
     <h2>Roll-out to revision <${Figure} source=${ROLLOUT} field="to" value=${found.to} /> <${Status} source=${ROLLOUT} field="phase" value=${found.phase} />
       </h2>
-    <p><${Figure} source=${ROLLOUT} field="reason" value=${found.reason || null} as="text" /> <span class="soft">· <${Figure} source=${ROLLOUT} field="strategy" value=${found.strategy} as="text" /> · since <${Ago} at=${found.since} source=${ROLLOUT} field="since" />
+    <p><${Figure} source=${ROLLOUT} field="reason" value=${found.reason || null} as="text" /> <span class="soft">· strategy <${Figure} source=${ROLLOUT} field="strategy" value=${found.strategy} as="text" /> · since <${Ago} at=${found.since} source=${ROLLOUT} field="since" />
       </span></p>
     <${Versions} versions=${found.versions} onPromote=${(version) => begin({ action: "promote", title: `Make version ${version} the deployment's main one?`, more: { version } })} />
     <${Weights} key=${found.versions.map(({ version, weight }) => version + weight).join()} versions=${found.versions} />

@@ -2,20 +2,23 @@
 import { call } from "hotplate/api";
 import { now } from "hotplate/clock";
 import { pending } from "hotplate/resources";
-import { useEffect, useMemo, useRef, useState } from "hotplate/view";
+import { useLayoutEffect, useMemo, useRef, useState } from "hotplate/view";
+
+const POINTS = 672; // a week in quarters of an hour: no chart has more pixels for them
 
 // `{ data, error, source }` of a path that ends in `series`, for `[from, to]` in Unix seconds. What
 // was shown stays until the next answer has come.
-export function useSeries(path, from, to, step = 0) {
+export function useSeries(path, from, to) {
   const [shown, set] = useState({ data: null, error: null, source: path });
   const first = useRef(true);
   const asking = useRef(null);
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (first.current) pending.value += 1;
     return () => asking.current?.abort();
   }, []);
-  useEffect(() => {
-    const source = `${path}?from=${Math.floor(from)}&to=${Math.floor(to)}${step ? `&step=${step}` : ""}`;
+  useLayoutEffect(() => {
+    const step = Math.ceil((to - from) / POINTS);
+    const source = `${path}?from=${Math.floor(from)}&to=${Math.floor(to)}&step=${step}`;
     asking.current?.abort();
     asking.current = new AbortController();
     const { signal } = asking.current;
@@ -27,7 +30,7 @@ export function useSeries(path, from, to, step = 0) {
         first.current = false;
         pending.value -= 1;
       });
-  }, [path, from, to, step]);
+  }, [path, from, to]);
   return shown;
 }
 

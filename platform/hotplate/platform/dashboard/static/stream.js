@@ -2,6 +2,7 @@
 // where there is none. A tab says which topics it wants, and hears what the server says of them.
 
 const SILENCE_MS = 40_000; // the server says something every 15 s
+const LOOK_MS = 2000; // timers stand still while a machine sleeps, and its clock goes on
 const GONE_MS = 150_000; // tabs in the background are woken once a minute
 const WAITS_MS = [300, 1000, 2000, 4000];
 const KEPT_LINES = 2000;
@@ -107,7 +108,8 @@ export class Stream {
     const headers = { Accept: "text/event-stream" };
     if (this.#id) headers["Last-Event-ID"] = this.#id;
     if (this.acting) headers["X-Hotplate-Organization"] = this.acting;
-    let silence = setTimeout(() => reading.abort(), SILENCE_MS);
+    let heard = Date.now();
+    const silence = setInterval(() => Math.abs(Date.now() - heard) > SILENCE_MS && reading.abort(), LOOK_MS);
     try {
       const topics = this.#asked.split(",").map(encodeURIComponent).join(",");
       const path = `/api/v1/hotplate/stream?topics=${topics}`;
@@ -126,12 +128,11 @@ export class Stream {
       for (;;) {
         const { done, value } = await text.read();
         if (done) return this.#state.state !== "ended";
-        clearTimeout(silence);
-        silence = setTimeout(() => reading.abort(), SILENCE_MS);
+        heard = Date.now();
         parser.feed(value);
       }
     } finally {
-      clearTimeout(silence);
+      clearInterval(silence);
     }
   }
 

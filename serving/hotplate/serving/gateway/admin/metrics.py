@@ -17,6 +17,7 @@ from prometheus_client.core import (
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from hotplate.serving.gateway.errors import DeadlineExceeded, NoCapacity
 from hotplate.serving.gateway.protocol.routes import ANSWER_KINDS
 from hotplate.serving.gateway.telemetry.counters import STATUS_CLASSES, RouteCounters
 from hotplate.serving.gateway.telemetry.histogram import Histogram
@@ -24,6 +25,8 @@ from hotplate.serving.gateway.telemetry.histogram import Histogram
 if TYPE_CHECKING:
     from hotplate.serving.gateway.route_server import RouteServer
 
+_ALERTED = {DeadlineExceeded.code: 0, NoCapacity.code: 0}
+"""Shown before they happen: `increase()` sees nothing of a line that begins with its first one."""
 OTHERS = "other"
 """All organizations without a weight of their own."""
 
@@ -85,7 +88,7 @@ def _requests(routes: Iterable[RouteServer]) -> Iterator[Metric]:
             requests.add_metric([route.route.name, status], counters.answers[index])
         requests.add_metric([route.route.name, "left"], counters.left)
         repeats.add_metric([route.route.name], counters.repeats)
-        for code, count in sorted(counters.refusals.items()):
+        for code, count in sorted({**_ALERTED, **counters.refusals}.items()):
             refusals.add_metric([route.route.name, code], count)
         pushed_out.add_metric([route.route.name], counters.pushed_out)
     yield from (requests, answers, refusals, pushed_out, repeats)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from typing import Any
 
 from hotplate.platform.api.hotplate.overview import OverviewRoutes
 from hotplate.platform.api.hotplate.streaming.hub import Audience, news
@@ -18,6 +19,8 @@ FIRST = 100
 """Events that a reader is told of who has none, and looked at each time."""
 AGAIN_S = 0.7
 """How often it is looked for those that no change of a deployment comes with."""
+AMOUNTS_S = 2.0
+"""How often it is told of a platform of which only amounts of bytes have changed."""
 
 
 class HappenedEvents:
@@ -83,10 +86,24 @@ class PlatformOverview:
         self.channel = DocumentChannel(next_number)
 
     async def run(self, changed: Callable[[], None]) -> None:
+        now = asyncio.get_running_loop().time
+        shape, told_at = None, 0.0
         while True:
-            if self.channel.put(one_line(self._overview.described())):
-                changed()
+            described = self._overview.described()
+            before, shape = shape, _shape(described)
+            # Disks and memory change all the time.
+            if shape != before or now() >= told_at + AMOUNTS_S:
+                told_at = now()
+                if self.channel.put(one_line(described)):
+                    changed()
             await asyncio.sleep(AGAIN_S)
+
+
+def _shape(value: Any) -> Any:
+    """What is described, without amounts of bytes."""
+    if isinstance(value, dict):
+        return {key: _shape(each) for key, each in value.items() if not key.endswith("_bytes")}
+    return [_shape(each) for each in value] if isinstance(value, list) else value
 
 
 def _events(items: Sequence[str], missed: int) -> str:

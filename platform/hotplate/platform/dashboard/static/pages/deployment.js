@@ -6,7 +6,7 @@ import { NAME, SOURCE, Tab } from "hotplate/deployment";
 import { Events } from "hotplate/events";
 import { Ago, Figure, moment } from "hotplate/figures";
 import { RangePicker, range, setRange } from "hotplate/ranges";
-import { useResource } from "hotplate/resources";
+import { useMarked } from "hotplate/resources";
 import { gpuSeries, queueSeries, replicaSeries, requestSeries, useDrawn, useSeries } from "hotplate/series";
 import { Empty, Waiting } from "hotplate/shell";
 import { html, useMemo } from "hotplate/view";
@@ -78,9 +78,10 @@ function Numbers({ found }) {
 function Axis({ found }) {
   const { from, to } = range();
   const { data, error, source } = useSeries(`${SOURCE}/series`, from, to);
-  const starts = useResource(STARTS, { every: 5 });
-  const decisions = useResource(DECISIONS, { every: 5 });
-  const events = useResource(EVENTS, { every: 5 });
+  const last = found.live.replicas.map(({ ready_at }) => ready_at ?? "").reduce((a, b) => (a > b ? a : b), "");
+  const starts = useMarked(STARTS, last);
+  const decisions = useMarked(DECISIONS, found.decisions[0]?.at);
+  const events = useMarked(EVENTS, found.events[0]?.at);
   const drawn = useDrawn(data);
   const marks = useMarks(events.data.value);
   const shared = { at: drawn?.at ?? NONE, range: [from, to], source, of: NAME, onRange: setRange };

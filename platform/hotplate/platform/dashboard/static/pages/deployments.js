@@ -118,7 +118,7 @@ export default function Deployments() {
           : !found.length
             ? html`<${Empty}>No deployment fits. <button class="link" onClick=${() => put({ search: "" })}>Show all</button>
               </${Empty}>`
-            : html`<${Table} label="Deployments" columns=${columns} items=${found} rowHeight=${narrow.matches ? 132 : 53}
+            : html`<${Table} label="Deployments" columns=${columns} items=${found} rowHeight=${narrow.matches ? 144 : 53}
               row=${(one) => ({ key: one.name, "data-deployment": one.name })} />`
     }`;
 }

@@ -53,7 +53,7 @@ function Members() {
         <div class="soft"><bdi>${one.email}</bdi></div></td>
       <td><select aria-label=${`Role of ${one.name}`} value=${one.role} onChange=${(event) => then(() => change(one, event.target.value), `${one.name} is ${event.target.value} now.`)}>${ROLES.map((role) => html`<option>${role}</option>`)}</select>
         </td>
-      <td>${
+      <td data-head="Operator">${
         page.operator
           ? html`<label>
         <input type="checkbox" checked=${one.operator} aria-label=${`${one.name} is an operator`} onChange=${(event) => then(() => call("PUT", `${ROOT}/users/${encodeURIComponent(one.name)}/operator`, { body: { operator: event.target.checked } }), "It is kept.")} />
