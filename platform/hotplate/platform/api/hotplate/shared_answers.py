@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable, Coroutine, Hashable
 from typing import Any
 
+from hotplate.machine.background import retrieve_error
+
 FRESH_S = 1.0
 
 
@@ -22,6 +24,7 @@ class SharedAnswers:
         made = self._answers.get(key)
         if made is None:
             made = self._answers[key] = asyncio.create_task(begin())
+            made.add_done_callback(retrieve_error)  # all who wait may leave before it fails
             asyncio.get_running_loop().call_later(self._fresh_s, self._forget, key, made)
         try:
             return await asyncio.shield(made)  # who leaves does not take it from the others
