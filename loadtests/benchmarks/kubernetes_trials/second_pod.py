@@ -20,7 +20,7 @@ from tests.cluster.helm import RELEASE
 from tests.support.end_to_end.cold_start import ColdStart
 
 NAMES = ("bench-pod-first", "bench-pod-second", "bench-pod-third")
-TENSORS, QUICK_TENSORS, TENSOR_BYTES = 384, 64, 8 << 20
+TENSORS, QUICK_TENSORS, TENSOR_BYTES = 128, 64, 8 << 20
 SAVED_S, READY_S = 300.0, 300.0
 SERVICE = """
 import bentoml
