@@ -121,10 +121,10 @@ async def test_a_request_and_its_log_line_are_on_the_screen_soon(
         await visitor.open("/deployments/chat/replicas")
         (await asking).release()
     await visitor.open("/deployments/chat")
-    figure = visitor.page.locator("[data-field='live.services.in_flight']").first
+    figure = visitor.page.locator("[data-field='totals.in_flight']").first
     async with aiohttp.ClientSession() as http:
         asking = asyncio.create_task(http.post(f"{url}/say", json=body))
-        changed = "[data-field='live.services.in_flight']:not([data-value='0'])"
+        changed = "[data-field='totals.in_flight']:not([data-value='0'])"
         await visitor.page.wait_for_selector(changed)
         (await asking).release()
     assert await figure.get_attribute("data-source") == "/api/v1/hotplate/deployments/chat"

@@ -27,13 +27,13 @@ FIGURES = """() => [...document.querySelectorAll('main [data-field]')].map(one =
   names: Object.fromEntries(['deployment', 'replica', 'revision', 'service', 'version', 'node',
     'role', 'path', 'pool', 'environment', 'member', 'token', 'organization', 'line', 'bento',
     'model', 'secret', 'event', 'decision', 'start', 'phase']
-    .map(key => [key, one.closest(`[data-${key}]`)?.getAttribute(`data-${key}`)])
+    .map(key => [key, one.closest(`main [data-${key}]`)?.getAttribute(`data-${key}`)])
     .filter(([, name]) => name))
 }))"""
 
 BARE = """() => {
   const known = '[data-field], h1, h2, h3, th, dt, label, a, code, pre, kbd, button, ' +
-    'bdi:not(.figure), [aria-hidden=true], .log, details.points';
+    'bdi:not(.figure), [aria-hidden=true], .log, .picker, details.points';
   const texts = document.createTreeWalker(document.querySelector('main'), NodeFilter.SHOW_TEXT);
   const found = [];
   for (let text = texts.nextNode(); text; text = texts.nextNode())
@@ -42,8 +42,8 @@ BARE = """() => {
       found.push(text.parentElement.outerHTML.slice(0, 160));
   return found;
 }"""
-"""Numbers that stand in no figure. Names, percentiles, headings, what is entered, and the points of
-charts beside their keys are none."""
+"""Numbers that stand in no figure. Names, percentiles, headings, ranges, what is entered, and the
+points of charts beside their keys are none."""
 
 
 @asynccontextmanager

@@ -99,6 +99,15 @@ async def test_a_secret_is_made_changed_and_deleted_and_its_value_never_shown(
     await press(visitor, "Delete keys", "Delete")
     await row.wait_for(state="detached")
     assert (await cloud.call("GET", "/api/v1/org_secrets?all=true"))["items"] == []
+    await form.get_by_label("Name").fill("cert")
+    await form.locator("select").select_option("mountfile")
+    await form.get_by_label("In the folder").fill("$BENTOML_HOME/keys")
+    await form.get_by_label("Key", exact=True).fill("a.pem")
+    await form.get_by_label("Value").fill("one\ntwo")
+    await press(visitor, "Save")
+    await said(visitor, "Secret cert is kept.")
+    (kept,) = (await cloud.call("GET", "/api/v1/org_secrets?all=true"))["items"]
+    assert (kept["content"]["type"], kept["content"]["path"]) == ("mountfile", "$BENTOML_HOME/keys")
 
 
 # Quotas, members ---------------------------------------------------------------------------
@@ -126,6 +135,24 @@ async def test_a_quota_is_set_and_two_who_set_it_see_both_values(
     await press(operator, "Save")
     await operator.page.wait_for_selector("[data-field='limit.gpus'][data-value='3']")
     assert await limit.inner_text() == "3"
+
+
+async def test_two_who_describe_an_organization_see_both_texts(
+    operator: Visitor, cloud: Cloud, store: Store
+) -> None:
+    await operator.open("/organization")
+    await press(operator, "Describe it")
+    async with Cloud(cloud.server, store, name="other", operator=True) as other:
+        path = "/api/v1/hotplate/organizations/acme"
+        await other.call("PATCH", path, {"description": "theirs"})
+    text = operator.page.get_by_label("Description")
+    await text.fill("mine")
+    await press(operator, "Save")
+    await said(operator, "nothing was changed")
+    await operator.page.wait_for_selector("[data-field=description][data-value=theirs]")
+    assert await text.input_value() == "mine"
+    await press(operator, "Save")
+    await operator.page.wait_for_selector("[data-field=description][data-value=mine]")
 
 
 async def test_a_member_is_added_given_another_role_and_removed(

@@ -78,7 +78,7 @@ async def plant(cloud: Cloud, controller: FakeController, text: str) -> None:
     now = datetime.now(UTC)
     store.history.add_decisions(one.id, [DecisionRecord(now, 1, text, 1, 1, 1, text)])
     keys = ("id", "node", "service", "reason", "out")
-    phases = [{**REPLICA["phases"][0], "name": text}]
+    phases = [{"name": text, "start": 1.0, "end": 2.0, "share_s": 1.0, "lasted_s": 1.0}]
     controller.replicas = [
         REPLICA | dict.fromkeys(keys, text) | {"phases": phases, "log_tail": [text]}
     ]
@@ -201,9 +201,11 @@ async def test_a_form_of_a_call_keeps_the_fields_of_the_method_apart_from_its_ow
 
     async def answer(request: web.Request) -> web.Response:
         form = await request.post()
-        got.update(
-            {k: json.loads(v) if isinstance(v, str) else v.filename for k, v in form.items()}
-        )
+        for name, value in form.items():
+            if isinstance(value, web.FileField):
+                got[name] = value.filename
+            else:
+                got[name] = json.loads(str(value))
         got["chosen"] = request.headers.get("Hotplate-Version")
         return web.json_response(None)
 

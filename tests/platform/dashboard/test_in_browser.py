@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.async_api import Route
 
+from hotplate.cache.store.blobs import BlobStore
+from hotplate.deploy.phases import unix_now
 from hotplate.platform.store.parts import Store
 from tests.browser.visitor import Visitor, chromium, needs_chromium
 from tests.support.control_plane.cloud import MANIFEST, Cloud
 from tests.support.control_plane.controller_fake import FakeController
+from tests.support.control_plane.streamed_api import Served
+from tests.support.patience import until
 
 pytestmark = needs_chromium
 EVIL = (
@@ -282,7 +288,56 @@ async def test_what_comes_by_itself_is_on_the_page_at_once(visitor: Visitor, clo
     assert drawn < 500  # 50 ms where nothing else runs
 
 
+YESTERDAY = "const now = Date.now; Date.now = () => now() - 86_400_000;"
+
+
 async def test_a_clock_that_is_a_day_wrong_shows_right_ages(visitor: Visitor, cloud: Cloud) -> None:
-    await visitor.page.add_init_script("const now = Date.now; Date.now = () => now() - 86_400_000;")
+    await visitor.page.add_init_script(YESTERDAY)
     await visitor.open("/bentos")
     assert "d" not in (await visitor.text("tr[data-bento] time")).split()
+
+
+async def test_a_token_is_good_for_as_long_as_was_chosen_by_a_wrong_clock_too(
+    visitor: Visitor, cloud: Cloud
+) -> None:
+    await visitor.page.add_init_script(YESTERDAY)
+    await visitor.open("/api_tokens")
+    await visitor.page.get_by_label("Name").fill("for-a-day")
+    await visitor.page.locator("select", has_text="30 days").select_option("1")
+    await visitor.page.get_by_role("button", name="Make a token").click()
+    await visitor.page.get_by_text("It is shown now and never again.").wait_for()
+    tokens = (await cloud.call("GET", "/api/v1/api_tokens?count=100"))["items"]
+    (ends,) = [one["expired_at"] for one in tokens if one["name"] == "for-a-day"]
+    left_s = datetime.fromisoformat(ends).timestamp() - unix_now()
+    assert 86_000 < left_s < 86_500
+
+
+async def test_what_gpus_do_is_shown_standbys_too(
+    store: Store, blobs: BlobStore, controller: FakeController, tmp_path: Path
+) -> None:
+    served = Served(store, blobs, controller, tmp_path)
+    async with (
+        Cloud(await served.start(), store, operator=True) as root,
+        chromium() as browser,
+        Visitor.coming(browser, root.url.rstrip("/")) as visitor,
+    ):
+        await visitor.sign_in(root.token)
+        await visitor.open("/")
+        gpus = {"in_all": 8, "busy": 3, "idle": 1, "starting": 0.5, "standby": 2, "free": 1.5}
+        for name, value in gpus.items():
+            shown = f"[data-field='gpus.{name}'][data-value='{value}']"
+            await visitor.page.wait_for_selector(shown)
+        assert "standby 2" in await visitor.text()
+    await served.stop()
+
+
+async def test_a_line_of_the_last_hour_is_asked_for_again(visitor: Visitor) -> None:
+    asked: list[str] = []
+    visitor.page.on("request", lambda one: asked.append(one.url) if "/series?" in one.url else None)
+    await visitor.page.clock.install()
+    await visitor.open("/deployments")
+    await visitor.page.clock.run_for(61_000)
+    await until(lambda: asked)
+    asked.clear()
+    await visitor.page.clock.run_for(61_000)
+    await until(lambda: asked)

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from playwright.async_api import Route
 
 from hotplate.cache.store.blobs import BlobStore
 from hotplate.platform.store.parts import Store
@@ -15,6 +16,7 @@ from tests.browser.visitor import Visitor, chromium, needs_chromium
 from tests.support.control_plane.cloud import Cloud
 from tests.support.control_plane.controller_fake import FakeController
 from tests.support.control_plane.streamed_api import Served
+from tests.support.patience import until
 
 pytestmark = needs_chromium
 DRAWN, KEPT = 1000, 5000
@@ -82,6 +84,37 @@ async def test_since_goes_by_when_a_line_was_written_and_says_where_nobody_knows
     ]
     assert "1 that were there before say no time and are left out" in await visitor.text()
     assert visitor.complaints == []
+
+
+async def test_what_was_asked_for_while_cut_off_is_not_shown_beside_the_stream(
+    visitor: Visitor, log: Path
+) -> None:
+    is_asked, may_go_on = asyncio.Event(), asyncio.Event()
+
+    async def late(route: Route) -> None:
+        is_asked.set()
+        await may_go_on.wait()
+        await route.continue_()
+
+    async def connection(state: str) -> None:
+        await visitor.page.evaluate(
+            "async (state) => { (await import('hotplate/live')).connection.value = { state }; }",
+            state,
+        )
+
+    put(log, "by the stream\n")
+    await visitor.open("/deployments/echo/logs")
+    await visitor.page.get_by_text("by the stream").wait_for()
+    await visitor.page.route("**/logs?*", late)
+    await connection("cut")
+    await until(is_asked.is_set)
+    await connection("live")
+    async with visitor.page.expect_response("**/logs?*"):
+        may_go_on.set()
+    with log.open("a") as file:
+        file.write("later\n")
+    await visitor.page.get_by_text("later").wait_for()
+    assert await shown(visitor) == ["by the stream", "later"]
 
 
 async def test_a_huge_log_that_grows_fast_leaves_the_page_usable(

@@ -41,10 +41,11 @@ class Served:
         overview = OverviewRoutes(
             self.store.history,
             self.events,
-            capacity=lambda: {"here": Node(Resources(8, 1 << 30), Resources(1), cpus=2)},
+            capacity=lambda: {"here": Node(Resources(8, 1 << 30, 8), Resources(1, 0, 4.5), cpus=2)},
             roles=lambda: [{"name": "gateway"}],
             disks=lambda: [{"path": "/data", "free_bytes": self.free_bytes}],
             short=list,
+            gpus=lambda: {"busy": 3.0, "idle": 1.0, "starting": 0.5, "standby": 2.0},
         )
         app.add_routes(overview.routes())
         self.status = app[STATUS]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing, suppress
@@ -15,12 +16,16 @@ from hotplate.deploy.errors import ClusterRefused, DeployError, UnknownReplica
 from hotplate.deploy.process.printable import printable
 from hotplate.machine.background import BackgroundTasks
 
+OLD_S = 2.0
+
 
 class PodLogs:
     """The last lines of each pod, kept from when it begins to end: a cluster drops them with it."""
 
-    def __init__(self, api: ClusterApi, settings: ClusterSettings) -> None:
-        self._api, self._settings = api, settings
+    def __init__(self, api: ClusterApi, settings: ClusterSettings, old_s: float = OLD_S) -> None:
+        """What comes within `old_s` of asking is taken for what was there: a cluster does not say
+        where that ends."""
+        self._api, self._settings, self._old_s = api, settings, old_s
         self._kept: OrderedDict[str, list[str]] = OrderedDict()
         self._tasks = BackgroundTasks()
 
@@ -47,13 +52,19 @@ class PodLogs:
     async def followed(
         self, replica: str, pod: Manifest | None, lines: int | None
     ) -> AsyncGenerator[str, None]:
-        """The same and what comes, line by line, until its container ends; None = all."""
+        """The same, an empty piece and what comes, line by line, until its container ends; None =
+        all, without such a piece."""
         if pod is None:
             for line in await self.tail(replica, None, lines or self._settings.log_lines):
                 yield f"{line}\n"
             return
+        now = asyncio.get_running_loop().time
+        asked_at, is_old = now(), lines is not None
         async with aclosing(self._api.follow(ref_of(pod, POD.name), lines)) as come:
             async for line in come:
+                if is_old and now() - asked_at >= self._old_s:
+                    is_old = False
+                    yield ""
                 yield f"{printable(line)}\n"
 
     async def _before(self, pod: Manifest, lines: int) -> list[str]:

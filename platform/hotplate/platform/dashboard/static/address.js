@@ -2,7 +2,7 @@
 import { page } from "hotplate/api";
 import { signal } from "hotplate/view";
 
-export const query = signal(new URLSearchParams(location.search));
+const query = signal(new URLSearchParams(location.search));
 
 export const asked = (name, otherwise = "") => query.value.get(name) ?? otherwise;
 

@@ -9,7 +9,7 @@ export const ROOT = "/api/v1/hotplate";
 export const signedOut = signal(false);
 
 // One sentence, as the API says it.
-export class ApiError extends Error {
+class ApiError extends Error {
   constructor(status, code, message) {
     super(message);
     this.status = status;

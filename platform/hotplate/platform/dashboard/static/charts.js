@@ -52,7 +52,7 @@ const STEPS = {
 const last = (values) => values.findLast((value) => value !== null && value !== undefined) ?? null;
 
 // The index of the point in which a moment is.
-export function pointAt(at, moment) {
+function pointAt(at, moment) {
   let [low, high] = [0, at.length - 1];
   while (low < high) {
     const middle = (low + high + 1) >> 1;
@@ -278,7 +278,7 @@ function drawMarks(u, marks) {
 }
 
 // The points of a chart as a table: a canvas says nothing.
-export function Points({ title, at, series, as }) {
+function Points({ title, at, series, as }) {
   const [open, set] = useState(false);
   return html`<details class="points" onToggle=${(event) => set(event.currentTarget.open)}>
     <summary><span class="unseen">${title}: </span>table</summary>

@@ -4,7 +4,7 @@ import { LEFT, paint, timeAxis } from "hotplate/charts";
 import { Figure, moment, seconds, shaped } from "hotplate/figures";
 import { html, useEffect, useMemo, useRef, useState } from "hotplate/view";
 
-export const PHASES = {
+const PHASES = {
   instance: "idle",
   environment: "start-1",
   process: "start-2",

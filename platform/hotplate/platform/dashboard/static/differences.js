@@ -28,7 +28,7 @@ export function yaml(value, indent = "") {
 }
 
 // Lines `{ sign, text }` of both, the longest common ones once.
-export function difference(before, after) {
+function difference(before, after) {
   const longest = Array.from({ length: before.length + 1 }, () => new Uint16Array(after.length + 1));
   for (let i = before.length - 1; i >= 0; i--)
     for (let j = after.length - 1; j >= 0; j--)
@@ -49,8 +49,7 @@ export function difference(before, after) {
 
 export function Difference({ before, after, label }) {
   const lines = difference(before, after);
-  const changed = lines.filter(({ sign }) => sign !== " ").length;
-  return html`<p class="soft">${changed ? `${changed} lines differ` : "Nothing differs."}</p>
+  return html`${lines.every(({ sign }) => sign === " ") && html`<p class="soft">Nothing differs.</p>`}
     <pre class="code" tabindex="0" aria-label=${label}>${lines.map(({ sign, text }) =>
       sign === " "
         ? `  ${text}\n`

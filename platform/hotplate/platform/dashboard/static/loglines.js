@@ -83,9 +83,11 @@ export function useLines(source, name, replica) {
           "GET",
           `${source}/logs?lines=500${replica ? `&replica=${encodeURIComponent(replica)}` : ""}`,
         );
+        if (connection.value.state === "live") return; // which has said the same meanwhile
         begin();
         for (const [from, texts] of Object.entries(data)) add(texts.map((text) => ({ replica: from, text })));
       } catch (error) {
+        if (connection.value.state === "live") return;
         shown.value = { ...shown.value, error, known: true };
       }
     };

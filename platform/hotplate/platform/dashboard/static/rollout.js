@@ -4,7 +4,7 @@ import { SOURCE } from "hotplate/deployment";
 import { Ago, Figure, Status } from "hotplate/figures";
 import { DEPLOYMENT, requestOf } from "hotplate/request";
 import { resource, useResource } from "hotplate/resources";
-import { Ask, attempt, may } from "hotplate/shell";
+import { Ask, attempt, may, Waiting } from "hotplate/shell";
 import { html, useState } from "hotplate/view";
 
 export const ROLLOUT = `${SOURCE}/rollout`;
@@ -14,7 +14,7 @@ export function Rollout() {
   const rollout = useResource(ROLLOUT, { every: 2 });
   const [asks, ask] = useState(null);
   const found = rollout.data.value;
-  if (!found) return null;
+  if (!found) return html`<${Waiting} error=${rollout.error.value} />`;
   const act = async ({ action, more, etag }) => {
     const done = await attempt(
       () => call("POST", ROLLOUT, { body: { action, ...more }, etag }),

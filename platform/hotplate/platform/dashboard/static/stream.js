@@ -25,7 +25,7 @@ function joined(topic, before, data) {
   return { lines, dropped: (before?.dropped ?? 0) + data.dropped, characters };
 }
 
-export class Stream {
+class Stream {
   #tabs = new Map();
   #asked = "";
   #id = "";

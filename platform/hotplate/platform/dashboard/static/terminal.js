@@ -16,7 +16,7 @@ export const visible = (text) => text.replace(HIDDEN, symbol);
 export const plain = (text) => visible(text.replace(COLOURS, ""));
 
 // The text in pieces `{ text, classes }`, coloured as its codes say.
-export function pieces(line) {
+function pieces(line) {
   const cut = line.length > LONGEST ? `${line.slice(0, LONGEST)}… (${line.length} characters)` : line;
   const found = [];
   let [classes, from] = [[], 0];
