@@ -179,3 +179,14 @@ async def test_a_day_of_nothing_is_nothing(cloud: Cloud) -> None:
     assert found["step_s"] == 60
     assert len(found["at"]) in (1440, 1441)
     assert set(found["requests"]) == {None, 0}, "it was not there, and then it slept"
+
+
+async def test_it_is_compressed_for_who_takes_that(cloud: Cloud) -> None:
+    found = []
+    for coding in ("gzip", "identity"):
+        headers = {"Accept-Encoding": coding}
+        async with cloud.http.get("/api/v1/hotplate/series?to=3600", headers=headers) as answer:
+            assert answer.headers.get("Content-Encoding", "identity") == coding
+            assert answer.headers["Vary"] == "Accept-Encoding"
+            found.append(await answer.json())
+    assert found[0] == found[1]
