@@ -36,7 +36,7 @@ def disk(tmp_path: Path) -> DiskTier:
     for content in (CONFIG, WEIGHTS, SCRIPT):
         blob = blob_of(content)
         landing = land(tier, tier.reserve(len(content)), blob.digest, blob)
-        landing.view[:] = content
+        landing.put(0, memoryview(content))
         landing.keep(blob_of(content).digest)
     return tier
 

@@ -34,6 +34,12 @@ class Place:
     def reserve(self, offset: int, length: int) -> None:
         return None
 
+    def part(self, offset: int, length: int) -> memoryview:
+        return self.view[offset : offset + length]
+
+    def put(self, offset: int, part: memoryview) -> None:
+        return None
+
 
 class Nowhere:
     """An origin that nothing here asks."""

@@ -13,6 +13,7 @@ from hotplate.cache.tiers.disk import DiskTier
 from tests.support.cache.fakes import blob_of, random_bytes
 
 CONTENT = random_bytes(CHUNK_BYTES + 100, 2)
+OTHER = random_bytes(100, 3)
 BLOB = blob_of(CONTENT)
 
 
@@ -28,7 +29,7 @@ def start(disk: DiskTier, content: bytes) -> DiskLanding:
 
 def store(disk: DiskTier, content: bytes) -> str:
     landing = start(disk, content)
-    landing.view[:] = content
+    landing.put(0, memoryview(content))
     landing.keep(blob_of(content).digest)
     return blob_of(content).digest
 
@@ -49,7 +50,7 @@ def test_a_landed_blob_is_a_read_only_file_named_by_its_digest(disk: DiskTier) -
 
 def test_it_is_lent_before_and_after_it_is_kept(disk: DiskTier) -> None:
     landing = start(disk, CONTENT)
-    landing.view[:] = CONTENT
+    landing.put(0, memoryview(CONTENT))
     for kept in (False, True):
         if kept:
             landing.keep(BLOB.digest)
@@ -91,26 +92,34 @@ def test_a_damaged_chunk_is_found_and_can_be_written_over(disk: DiskTier, damage
 
 def test_what_a_killed_agent_was_filling_is_taken_up_by_the_next(disk: DiskTier) -> None:
     landing = start(disk, CONTENT)
-    landing.view[:CHUNK_BYTES] = CONTENT[:CHUNK_BYTES]
+    landing.put(0, memoryview(CONTENT)[:CHUNK_BYTES])
     again = DiskTier(disk.root)  # the first one was killed
     assert again.used_bytes == len(CONTENT)
     second = start(again, CONTENT)
     assert right_chunks(second, BLOB) == [0]
-    second.view[CHUNK_BYTES:] = CONTENT[CHUNK_BYTES:]
+    second.put(CHUNK_BYTES, memoryview(CONTENT)[CHUNK_BYTES:])
     second.keep(BLOB.digest)
     assert again.path(BLOB.digest).read_bytes() == CONTENT
     assert len(list(disk.root.iterdir())) == 1 and again.used_bytes == len(CONTENT)
 
 
-def test_a_file_that_is_checked_is_discarded_once_a_late_write_may_come(
-    disk: DiskTier,
-) -> None:
+def test_what_a_thread_brings_late_changes_nothing(disk: DiskTier) -> None:
+    whole, given_up = start(disk, CONTENT), start(disk, OTHER)
+    whole.put(0, memoryview(CONTENT))
+    whole.keep(BLOB.digest)
+    given_up.drop()
+    for landing in (whole, given_up):
+        landing.put(0, memoryview(OTHER))
+    assert disk.path(BLOB.digest).read_bytes() == CONTENT
+    assert [path.name for path in disk.root.iterdir()] == [BLOB.digest]
+
+
+def test_a_file_that_is_checked_stays_while_a_peer_is_told_a_part_of_it(disk: DiskTier) -> None:
     digest = store(disk, CONTENT)
     landing = check(disk, digest, BLOB)
-    late = landing.view[:10]  # a thread that hangs in a read of the origin
+    told = landing.view[:10]
     landing.drop()
-    assert not disk.has(digest, len(CONTENT)) and disk.used_bytes == 0
-    del late
+    assert disk.has(digest, len(CONTENT)) and bytes(told) == CONTENT[:10]
 
 
 def test_a_limit_counts_what_is_there_and_what_is_coming(tmp_path: Path) -> None:

@@ -26,10 +26,18 @@ class ChunkDestination(Protocol):
     """Where a blob's bytes are put."""
 
     @property
-    def view(self) -> memoryview: ...
+    def view(self) -> memoryview:
+        """What is in its place, to be read."""
 
     def reserve(self, offset: int, length: int) -> None:
         """Makes room for that part before it is written. Raises NoSpace."""
+
+    def part(self, offset: int, length: int) -> memoryview:
+        """Memory that this thread fills with that part: its place, or one that is this thread's
+        until it asks for another part. Raises CacheError."""
+
+    def put(self, offset: int, part: memoryview) -> None:
+        """Has what was filled, and is right, in its place. Raises CacheError."""
 
 
 class LocalCopy(Protocol):

@@ -1,6 +1,6 @@
 """Fetching: threads that read chunks into place and verify them there.
 
-Bytes go from the source straight into the destination's memory and are hashed on the same
+Bytes go from the source straight into memory of the destination's and are hashed on the same
 thread, so they never become Python objects. `Contents` says which chunk comes next, and from where.
 """
 
@@ -95,24 +95,20 @@ class Fetcher:
             fetch.destination.reserve(offset, length)
             self._bring_local(fetch, step)
             return
-        with self._request(fetch, step), self._part(fetch, step) as part:
-            fetch.destination.reserve(offset, length)
-            fetch.order.origin.read_into(offset, part, self._progress(fetch, step.index))
-        self._count(fetch, length)
-        with self._part(fetch, step) as part:
+        with fetch.destination.part(offset, length) as part:
+            with self._request(fetch, step):
+                fetch.destination.reserve(offset, length)
+                fetch.order.origin.read_into(offset, part, self._progress(fetch, step.index))
+            self._count(fetch, length)
             digest = chunk_digest(part)
-        if isinstance(fetch.content, Draft):
-            progress = self._progress(fetch, step.index)
-            self._corroboration.resolve(fetch, step.index, digest, progress)
-            fetch.content.chunks[step.index] = digest
-        elif digest != fetch.content.chunks[step.index]:
-            raise ChunkCorrupt(f"{fetch.chunks.name}: chunk {step.index} has another digest")
+            if isinstance(fetch.content, Draft):
+                progress = self._progress(fetch, step.index)
+                self._corroboration.resolve(fetch, step.index, digest, progress)
+                fetch.content.chunks[step.index] = digest
+            elif digest != fetch.content.chunks[step.index]:
+                raise ChunkCorrupt(f"{fetch.chunks.name}: chunk {step.index} has another digest")
+            fetch.destination.put(offset, part)
         self._verified(fetch, step)
-
-    def _part(self, fetch: Fetch, step: Assignment) -> memoryview:
-        """The memory that the chunk goes to. Raises CacheError."""
-        offset, length = fetch.content.span(step.index)
-        return fetch.destination.view[offset : offset + length]
 
     @contextlib.contextmanager
     def _request(self, fetch: Fetch, step: Assignment) -> Iterator[None]:
@@ -150,7 +146,7 @@ class Fetcher:
         assert self._peers is not None
         known = fetch.content.chunks[step.index]
         with self._failing(fetch, step):
-            part = self._part(fetch, step)
+            part = fetch.destination.part(*fetch.content.span(step.index))
             have = fetch.chunks.verified_bits
             request = ChunkRequest(fetch.key, step.index, known, step.urgent, self._peers.me, have)
             response = self._peers.ask(step.source, request)
@@ -201,6 +197,7 @@ class Fetcher:
                 )
                 return
             fetch.content.chunks[step.index] = digest
+        fetch.destination.put(fetch.content.span(step.index)[0], pending.part)
         self._count_peer_bytes(fetch, response)
         self._verified(fetch, step, response)
 

@@ -55,6 +55,13 @@ class Region:
         """
         self._memory.reserve(offset, length, self._pages)
 
+    def part(self, offset: int, length: int) -> memoryview:
+        """That part in its place."""
+        return self.view[offset : offset + length]
+
+    def put(self, offset: int, part: memoryview) -> None:
+        """Does nothing: it is there."""
+
     def lend(self) -> int:
         """A new descriptor that can only be read; the caller closes it. Raises CacheError."""
         try:
