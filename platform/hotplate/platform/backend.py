@@ -24,7 +24,7 @@ from hotplate.platform.series.recorder import UsageSource
 from hotplate.platform.store.parts import Store
 from hotplate.platform.store.records import EventRecord
 from hotplate.platform.upkeep.collector import CollectedCode, CollectedEnvironments
-from hotplate.platform.upkeep.health import Check, Refusals
+from hotplate.platform.upkeep.health import Check, PartRefusals
 from hotplate.platform.upkeep.sweeper import SweptAgent, SweptCode, SweptEnvironments
 
 
@@ -90,7 +90,7 @@ class Backend:
     """The platform's processes, as JSON."""
     disks: Callable[[], Sequence[dict[str, Any]]]
     close: Callable[[], Awaitable[None]]
-    refusals: Sequence[Refusals] = ()
+    refusals: Sequence[PartRefusals] = ()
     may_go_on: Callable[[str, Collection[str]], bool] = lambda gateway, come: False
     """Whether a gateway that is not connected may run out of sight, given all that have come; from
     any thread."""

@@ -16,7 +16,7 @@ from hotplate.platform.processes.data_dir import DataDir
 from hotplate.platform.processes.event_log import EventLog
 from hotplate.platform.processes.role_state import ROLES, SUPERVISOR, RoleState
 from hotplate.platform.store.parts import Store
-from hotplate.platform.upkeep.health import Check, HealthMonitor, Refusals, disks_of
+from hotplate.platform.upkeep.health import Check, HealthMonitor, PartRefusals, disks_of
 
 GIB = 1 << 30
 
@@ -83,7 +83,7 @@ async def test_each_refusal_is_told_once_whatever_else_was_refused_before(tmp_pa
         return next(lately)
 
     health = HealthMonitor(
-        [], lambda kind, said: told.append((kind, said)), [Refusals("Refused", sentences)]
+        [], lambda kind, said: told.append((kind, said)), [PartRefusals("Refused", sentences)]
     )
     for now in range(len(looks)):
         await health.look(now)

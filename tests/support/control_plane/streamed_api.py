@@ -56,7 +56,7 @@ class Served:
             app[STATUS],
             overview,
             ApiSettings(),
-            linger_s=0.2,
+            linger_s=1.0,
         )
         self.streams.add_to(app)
         self.server = TestServer(app, port=self.port)

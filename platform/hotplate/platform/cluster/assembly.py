@@ -34,7 +34,7 @@ from hotplate.platform.series.recorder import nothing_known
 from hotplate.platform.settings import PlatformSettings
 from hotplate.platform.store.parts import Store
 from hotplate.platform.upkeep.checks import checks
-from hotplate.platform.upkeep.health import Refusals
+from hotplate.platform.upkeep.health import PartRefusals
 from hotplate.serving.replica.inherited import for_pod_build
 from hotplate.serving.replica.pods.bentos import Bentos
 from hotplate.serving.replica.pods.job_environments import JobEnvironments
@@ -128,7 +128,7 @@ async def cluster_backend(
         checks=lambda gateways, store: checks(
             gateways, store, [room], release.lost_agents, release.agent_troubles, REMEDY
         ),
-        refusals=[Refusals("VolumeRefused", release.refused_volumes)],
+        refusals=[PartRefusals("VolumeRefused", release.refused_volumes)],
         roles=release.roles,
         disks=list,
         close=close,

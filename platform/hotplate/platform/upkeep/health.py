@@ -33,7 +33,7 @@ class Check:
 
 
 @dataclass(frozen=True)
-class Refusals:
+class PartRefusals:
     """What parts have refused lately, and the kind of event that each of it is."""
 
     kind: str
@@ -80,7 +80,7 @@ class HealthMonitor:
         self,
         checks: Sequence[Check],
         tell: Callable[[str, str], None],
-        refusals: Sequence[Refusals] = (),
+        refusals: Sequence[PartRefusals] = (),
     ) -> None:
         """`tell` gets each event: its kind and a sentence."""
         self._checks = checks
@@ -123,7 +123,7 @@ class HealthMonitor:
         for refusals in self._refusals:
             await self._tell_new(refusals)
 
-    async def _tell_new(self, refusals: Refusals) -> None:
+    async def _tell_new(self, refusals: PartRefusals) -> None:
         try:
             said = await refusals.sentences()
         except Exception:  # a bug there must cost no check
