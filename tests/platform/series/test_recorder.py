@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
@@ -121,6 +122,20 @@ async def test_a_deployment_that_is_gone_leaves_what_it_took_and_no_line(store: 
     (cost,) = store.costs.between(0, FAR)
     assert cost.taken.gpu_busy_s == pytest.approx(2 * cost.taken.replica_busy_s)
     assert cost.taken.replica_busy_s >= 0.02, "what came since the last step too"
+
+
+async def test_an_organization_has_what_goes_on_beside_what_has_gone_in_the_same_step(
+    store: Store,
+) -> None:
+    gone, recorder = deployed(store), SeriesRecorder(store)
+    stays = replace(gone, id=gone.id + 1, name="stays")
+    for number, of in enumerate((gone, stays), 1):
+        recorder.look(subject(of), [BUSY], wanted=1, in_flight=1, queued=0)
+        recorder.counted({f"acme/{of.name}": RouteCounts(answered=number)})
+    recorder.forget(gone.id)
+    points = recorder.unwritten_of(gone.organization.id)
+    assert len({at for at, _ in points}) == len(points)
+    assert sum(point["requests"] for _, point in points) == 3
 
 
 async def test_gpus_of_standbys_are_their_organizations(store: Store) -> None:

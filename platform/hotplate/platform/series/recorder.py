@@ -156,7 +156,12 @@ class SeriesRecorder:
             if self._subjects[deployment_id].organization_id == organization_id
             and (point := self._tracks[deployment_id].so_far(now)) is not None
         ]
-        return [*points, (self._step_at(), together(open_ones))] if open_ones else points
+        if not open_ones:
+            return points
+        at = self._step_at()
+        while points and points[-1][0] == at:  # of what has gone in the step that goes on
+            open_ones.append(points.pop()[1])
+        return [*points, (at, together(open_ones))]
 
     def costs(self, organizations: Collection[int]) -> Iterator[tuple[Key, Consumed]]:
         """What may not be in the store yet of what these took, up to now."""
