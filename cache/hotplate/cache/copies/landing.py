@@ -107,8 +107,7 @@ class DiskLanding:
         """Does nothing: all of it was allocated at the start, which file systems do in one step."""
 
     def part(self, offset: int, length: int) -> memoryview:
-        """Memory of this thread's: a page of a file that is mapped costs a fault of its own, and
-        all of them together several times what writing does."""
+        """Memory of this thread's: what is not right never comes to the file."""
         return memoryview(_scratch())[:length]
 
     def put(self, offset: int, part: memoryview) -> None:

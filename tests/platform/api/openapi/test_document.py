@@ -92,6 +92,13 @@ async def test_every_route_of_ours_is_described(cloud: Cloud) -> None:
     assert ours - OPERATIONS.keys() == set()
 
 
+async def test_what_the_server_refuses_by_itself_is_described(cloud: Cloud) -> None:
+    url, headers = cloud.server.make_url("/api/v1/hotplate/audit"), {"Expect": "a miracle"}
+    async with ClientSession() as http, http.get(url, headers=headers) as answer:
+        described = document()["paths"]["/api/v1/hotplate/audit"]["get"]["responses"]
+        assert answer.content_type in described[str(answer.status)]["content"]
+
+
 @pytest.mark.parametrize(
     ("method", "path"), [(m, path) for m, path in OPERATIONS if path not in NOT_HERE]
 )

@@ -57,6 +57,11 @@ def _described(method: str, path: str, operation: Operation) -> dict[str, Any]:
         "parameters": parameters,
         "responses": {
             "200": {"description": "done", "content": _answers(operation)},
+            # The HTTP server's own, before anybody is asked who calls.
+            "417": {
+                "description": "`Expect` is not `100-continue`",
+                "content": {"text/plain": {"schema": TEXT}},
+            },
             "default": {
                 "description": "refused, in a sentence",
                 "content": _json({"$ref": "#/components/schemas/Error"}),
