@@ -101,7 +101,7 @@ async def _log_lines(chromium: Browser, place: Kitchens, tries: int) -> list[flo
 async def _requests(chromium: Browser, place: Kitchens, tries: int) -> list[float]:
     """One that runs is in flight, as the page of its deployment says."""
     url, late_s = await place.platform.url_of("steady"), []
-    figure = "[data-field='live.services.in_flight']"
+    figure = "[data-field='totals.in_flight']"
     async with window(chromium, place.platform.url, place.platform.token) as visitor:
         await usable_s(visitor.page, f"{place.platform.url}/deployments/steady")
         for number in range(tries):
