@@ -161,6 +161,18 @@ async def test_a_database_that_takes_reads_only_is_named_and_used_again(
     store.close()
 
 
+def test_a_connection_that_was_opened_for_reads_only_is_not_lent_again(tmp_path: Path) -> None:
+    with closing(Database(f"sqlite:///{tmp_path}/hotplate.db")) as database:
+        store = Store(database)
+        with database.session() as session:
+            # As SQLite opens a file by itself as long as its disk takes no writes.
+            session.execute(text("PRAGMA query_only = ON"))
+        with pytest.raises(StoreFailed, match="readonly database"):
+            store.learnt.put("tried", 1)
+        store.learnt.put("tried", 2)
+        store.check()
+
+
 @pytest.mark.skipif(bool(postgresql.missing()), reason=postgresql.missing())
 def test_of_two_changes_that_wait_for_each_other_both_are_made(
     request: pytest.FixtureRequest,

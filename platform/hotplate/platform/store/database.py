@@ -12,10 +12,20 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
+from sqlite3 import SQLITE_OK, SQLITE_READONLY
 from time import perf_counter, sleep  # noqa: TID251 - in a thread, which blocks for the database too
 from typing import Any, ParamSpec, TypeVar
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
+from sqlalchemy import (
+    URL,
+    Connection,
+    Engine,
+    ExceptionContext,
+    create_engine,
+    event,
+    make_url,
+    text,
+)
 from sqlalchemy.exc import (
     ArgumentError,
     DBAPIError,
@@ -73,6 +83,10 @@ RACE_ATTEMPTS = 5
 AFTER_DEADLOCK_S = 0.05
 """The other change gets the locks that ours has let go before ours asks for them again: PostgreSQL
 wakes who waits for them no sooner than it gives them to who asks just then."""
+
+
+_PRIMARY_CODE = 0xFF
+"""The bits of SQLite's extended result codes that say what failed, without how."""
 
 
 class Deadlocked(StoreFailed):
@@ -257,6 +271,7 @@ def _engine(url: URL) -> Engine:
     if url.get_backend_name() == "sqlite":
         event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", _begin_immediate)
+        event.listen(engine, "handle_error", _let_read_only_go)
     elif url.get_backend_name() == "postgresql":
         event.listen(engine, "connect", _limit_idle)
     event.listen(engine, "begin", _nothing_written)
@@ -305,6 +320,14 @@ def _prepare_sqlite(connection: Any, _: object) -> None:
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA foreign_keys = ON")
+
+
+def _let_read_only_go(context: ExceptionContext) -> None:
+    # SQLite opens a file that takes no writes for reads only, and what is open so stays so when
+    # the file takes them again: the pool must not lend that connection once more.
+    code = getattr(context.original_exception, "sqlite_errorcode", SQLITE_OK)
+    if code & _PRIMARY_CODE == SQLITE_READONLY:
+        context.is_disconnect = True
 
 
 def _limit_idle(connection: Any, _: object) -> None:
