@@ -62,10 +62,7 @@ def _described(method: str, path: str, operation: Operation) -> dict[str, Any]:
                 "description": "`Expect` is not `100-continue`",
                 "content": {"text/plain": {"schema": TEXT}},
             },
-            "default": {
-                "description": "refused, in a sentence",
-                "content": _json({"$ref": "#/components/schemas/Error"}),
-            },
+            "default": _else(operation),
         },
     }
     if operation.body is not None:
@@ -82,6 +79,13 @@ def _parameter(place: str, name: str, schema: Schema) -> dict[str, Any]:
 def _answers(operation: Operation) -> dict[str, Any]:
     file = {operation.file: {"schema": TEXT}} if operation.file else {}
     return {operation.media: {"schema": operation.answer}} | file
+
+
+def _else(operation: Operation) -> dict[str, Any]:
+    if operation.passes_on:  # as nobody can say beforehand: empty too, and without a type
+        return {"description": "refused, in a sentence or by whoever is called"}
+    error = {"$ref": "#/components/schemas/Error"}
+    return {"description": "refused, in a sentence", "content": _json(error)}
 
 
 def _json(schema: Schema) -> dict[str, Any]:

@@ -61,6 +61,8 @@ class Operation:
     """The media type in which the same may be asked for; empty = in none."""
     media: str = "application/json"
     """Of the answer."""
+    passes_on: bool = False
+    """Whether it answers as somebody else does, with whichever status."""
 
 
 ROOT = "/api/v1/hotplate"
@@ -254,6 +256,7 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
             method=one_of(METHODS), path=TEXT, headers=mapping(TEXT), body=ANYTHING, version=TEXT
         ),
         media="*/*",
+        passes_on=True,
     ),
     ("GET", f"{ROOT}/events"): Operation(
         "What happened to all deployments, newest first; for operators to the platform too.",
