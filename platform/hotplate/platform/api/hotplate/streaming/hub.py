@@ -156,6 +156,6 @@ async def _run(source: TopicSource, readers: set[asyncio.Event]) -> None:
 async def news(event: asyncio.Event, within_s: float) -> bool:
     """Whether something came in so long."""
     with suppress(TimeoutError):
-        await asyncio.wait_for(event.wait(), within_s)
-        return True
+        async with asyncio.timeout(within_s):  # `wait_for` makes a task of each wait
+            return await event.wait()
     return False
