@@ -63,6 +63,7 @@ class BusyController(FakeController):
             "in_flight": rng.randrange(9),
             "queued": rng.randrange(5),
         }
+        cold_start_s = rng.randrange(1, 9)
         replica = {
             "node": "here",
             "revision": 1,
@@ -71,7 +72,8 @@ class BusyController(FakeController):
             "restarts": 0,
             "memory_bytes": rng.randrange(1 << 30),
             "created_at": moment,
-            "ready_at": f"2026-01-01T00:00:0{rng.randrange(1, 9)}+00:00",
+            "ready_at": f"2026-01-01T00:00:0{cold_start_s}+00:00",
+            "cold_start_s": float(cold_start_s),
             "wanted_at": moment,
             "phases": [],
             "log_tail": [],
