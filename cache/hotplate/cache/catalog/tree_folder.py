@@ -12,9 +12,32 @@ import os
 import shutil
 from collections.abc import Mapping, Set
 from pathlib import Path
+from typing import Self
 
 from hotplate.cache.manifest import Manifest, ManifestEntry, for_all
 from hotplate.cache.tiers.disk import DiskTier, disk_error
+
+
+class _LentBlobs:
+    """Blobs of the disk tier, each opened once: thousands of small files share one."""
+
+    def __init__(self, disk: DiskTier) -> None:
+        self._disk = disk
+        self._lent: dict[str, int] = {}
+
+    def read(self, digest: str, span: tuple[int, int]) -> bytes:
+        """The (offset, length) of a blob. Raises UnknownBlob, CacheError."""
+        if digest not in self._lent:
+            self._lent[digest] = self._disk.lend(digest)
+        offset, size_bytes = span
+        return os.pread(self._lent[digest], size_bytes, offset)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for descriptor in self._lent.values():
+            os.close(descriptor)
 
 
 class TreeFolder:
@@ -54,7 +77,7 @@ class TreeFolder:
             if fresh:
                 shutil.rmtree(root, ignore_errors=True)
                 _make_folder(root)
-            linked = self._fill(root, digests, on_disk, mounted)
+            linked = self._fill(root, digests, on_disk, mounted=mounted, fresh=fresh)
             if fresh:
                 os.rename(root, self.root)
         except OSError as exc:
@@ -64,48 +87,60 @@ class TreeFolder:
     def link(self, entry: ManifestEntry, digest: str) -> None:
         """Replaces the file's stand-in with the complete file. Raises NoSpace."""
         try:
-            self._place(self.root / entry.path, entry, digest)
+            with _LentBlobs(self._disk) as blobs:
+                self._place(self.root / entry.path, entry, digest, blobs, fresh=False)
             self.absent.discard(entry.path)
             self._stamp_folders(self.root)
         except OSError as exc:
             raise disk_error(self.root, 0, exc) from exc
 
     def _fill(
-        self, root: Path, digests: Mapping[str, str], on_disk: Set[str], mounted: bool
+        self,
+        root: Path,
+        digests: Mapping[str, str],
+        on_disk: Set[str],
+        *,
+        mounted: bool,
+        fresh: bool,
     ) -> set[str]:
         linked: set[str] = set()
-        for entry in self.manifest.entries:
-            path = root / entry.path
-            if entry.is_folder:
-                _make_folder(path)
-                continue
-            _make_folder(path.parent)
-            if entry.link is not None:
-                self._place_link(path, entry.link)
-            elif digests[entry.path] in on_disk:
-                self._place(path, entry, digests[entry.path])
-                linked.add(entry.path)
-            elif mounted and self._disk.is_at(digests[entry.path], path):
-                continue
-            elif self.view is not None:
-                self._place_link(path, str(self.view / entry.path))
-            elif not self._disk.place_closed(path, entry.mtime):
-                self.absent.add(entry.path)
+        made: set[Path] = set()
+        with _LentBlobs(self._disk) as blobs:
+            for entry in self.manifest.entries:
+                path = root / entry.path
+                folder = path if entry.is_folder else path.parent
+                if folder not in made:
+                    _make_folder(folder)
+                    made.add(folder)
+                if entry.is_folder:
+                    continue
+                if entry.link is not None:
+                    self._place_link(path, entry.link)
+                elif digests[entry.path] in on_disk:
+                    self._place(path, entry, digests[entry.path], blobs, fresh=fresh)
+                    linked.add(entry.path)
+                elif mounted and self._disk.is_at(digests[entry.path], path):
+                    continue
+                elif self.view is not None:
+                    self._place_link(path, str(self.view / entry.path))
+                elif not self._disk.place_closed(path, entry.mtime):
+                    self.absent.add(entry.path)
         self._stamp_folders(root)
         return linked
 
-    def _place(self, path: Path, entry: ManifestEntry, digest: str) -> None:
+    def _place(
+        self, path: Path, entry: ManifestEntry, digest: str, blobs: _LentBlobs, *, fresh: bool
+    ) -> None:
         """Makes a link to the blob; a file that shares its blob with others is a copy of its
-        part."""
+        part. `fresh` = nobody sees the folder yet."""
         if entry.part is None:
             self._disk.link(digest, path, entry.mode, entry.mtime)
-            return
-        with open(self._disk.lend(digest), "rb") as blob, self._spare.open("wb") as copy:
-            blob.seek(entry.span[0])
-            copy.write(blob.read(entry.size_bytes))
-        os.chmod(self._spare, for_all(entry.mode))
-        os.utime(self._spare, (entry.mtime, entry.mtime))
-        os.replace(self._spare, path)
+        elif fresh:
+            _write(path, blobs.read(digest, entry.part), entry)
+        else:
+            self._spare.unlink(missing_ok=True)
+            _write(self._spare, blobs.read(digest, entry.part), entry)
+            os.replace(self._spare, path)
 
     def _place_link(self, path: Path, target: str) -> None:
         self._spare.unlink(missing_ok=True)
@@ -117,6 +152,16 @@ class TreeFolder:
         for entry in self.manifest.entries:
             if entry.is_folder:
                 os.utime(root / entry.path, (entry.mtime, entry.mtime))
+
+
+def _write(path: Path, content: bytes, entry: ManifestEntry) -> None:
+    """By the descriptor throughout: trees have tens of thousands of small files, and to find the
+    path anew for each of their properties takes longer than to write them."""
+    with open(path, "xb", buffering=0) as copy:  # never through a link
+        while content:
+            content = content[copy.write(content) :]
+        os.fchmod(copy.fileno(), for_all(entry.mode))
+        os.utime(copy.fileno(), (entry.mtime, entry.mtime))
 
 
 def _make_folder(path: Path) -> None:
