@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime
 from typing import NamedTuple
 
 from sqlalchemy import BigInteger, ForeignKey, Index, delete, func, insert, select
 from sqlalchemy.orm import Mapped, mapped_column
 
+from hotplate.platform.errors import NotFound
 from hotplate.platform.store.database import StorePart
+from hotplate.platform.store.records import DesiredState
 from hotplate.platform.store.tables import DeploymentRow, OrganizationRow, Table
+from hotplate.serving.gateway.protocol.version_mark import VERSION
 
 TOGETHER = 500
 """Keys in one condition: databases have limits."""
@@ -153,6 +157,25 @@ class Series(StorePart):
 class DeploymentSeries(Series):
     table = DeploymentSeriesRow
     _owners = DeploymentRow
+
+    def subjects(self, organization_id: int, name: str) -> dict[str, tuple[int, datetime]]:
+        """The id of the deployment of that name, and when it was made, as "", and of each version
+        of its canary. Raises NotFound, also for one that is being torn down.
+
+        Every page of a deployment asks, again and again: so no more of it is read.
+        """
+        row = DeploymentRow
+        there = select(row.name, row.id, row.created_at).where(row.wanted != DesiredState.DELETED)
+        of_name = there.where(row.organization_id == organization_id, row.name == name)
+        with self._database.session() as session:
+            own = session.execute(of_name.where(row.parent_id.is_(None))).first()
+            if own is None:
+                raise NotFound(f"deployment {name!r:.80} does not exist in this organization")
+            versions = session.execute(there.where(row.parent_id == own.id))
+            return {
+                each.name.partition(VERSION)[2]: (each.id, each.created_at)
+                for each in (own, *versions)
+            }
 
 
 class OrganizationSeries(Series):

@@ -6,8 +6,8 @@ import hmac
 import secrets
 from datetime import datetime, timedelta
 
-from sqlalchemy import delete, select
-from sqlalchemy.orm import Session
+from sqlalchemy import and_, bindparam, delete, select
+from sqlalchemy.orm import Session, raiseload
 
 from hotplate.platform.errors import Conflict, NotFound, Unauthorized
 from hotplate.platform.spec.scopes import API
@@ -33,6 +33,22 @@ CODE_S = 600.0
 
 CODE_SHOWN = 8
 """So many characters of a code are shown, and name the token that it gets."""
+_WHO = (
+    select(SignInRow, UserRow, OrganizationRow, TokenRow, MembershipRow)
+    .join(UserRow, UserRow.id == SignInRow.user_id)
+    .join(OrganizationRow, OrganizationRow.id == SignInRow.organization_id)
+    .outerjoin(TokenRow, TokenRow.id == SignInRow.token_id)
+    .outerjoin(
+        MembershipRow,
+        and_(
+            MembershipRow.organization_id == SignInRow.organization_id,
+            MembershipRow.user_id == SignInRow.user_id,
+        ),
+    )
+    .where(SignInRow.digest == bindparam("digest"))
+    .options(raiseload("*"))  # the rows alone: what a token belongs to is not looked up
+)
+"""All that there is to know of a sign-in: it is asked for with each request of a browser."""
 ASKED, APPROVED, DENIED = "asked", "approved", "denied"
 
 
@@ -114,15 +130,15 @@ class SignIns(StorePart):
         """The sign-in with that secret, unless it is unknown, has ended, or its user is no longer a
         member."""
         with self._database.session() as session:
-            row = session.get(SignInRow, token_digest(secret))
-            if row is None or row.is_link or row.expires_at <= utc_now():
+            found = session.execute(_WHO, {"digest": token_digest(secret)}).first()
+            if found is None:
                 return None
-            token = None if row.token_id is None else session.get(TokenRow, row.token_id)
-            if token is not None and token.expires_at is not None and token.expires_at <= utc_now():
+            row, user, tenant, token, membership = found
+            now = utc_now()
+            if row.is_link or row.expires_at <= now:
                 return None
-            user = session.get_one(UserRow, row.user_id)
-            tenant = session.get_one(OrganizationRow, row.organization_id)
-            membership = session.get(MembershipRow, (tenant.id, user.id))
+            if token is not None and token.expires_at is not None and token.expires_at <= now:
+                return None
             role = token.role if token is not None else ""
             if not role and membership is None:
                 return None

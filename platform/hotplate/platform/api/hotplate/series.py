@@ -6,14 +6,13 @@ import asyncio
 import gzip
 import json
 import math
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 from aiohttp import web
 
 from hotplate.platform.api.bentocloud.auth import ORGANIZATION_HEADER
-from hotplate.platform.api.bentocloud.deployments import named_deployment
 from hotplate.platform.api.hotplate.shared_answers import SharedAnswers
 from hotplate.platform.api.web.requests import access, organization
 from hotplate.platform.errors import Invalid, NotFound
@@ -23,7 +22,6 @@ from hotplate.platform.series.points import Point
 from hotplate.platform.series.reading import read, tracks
 from hotplate.platform.series.recorder import SeriesRecorder
 from hotplate.platform.store.parts import Store
-from hotplate.platform.store.records import Deployment
 from hotplate.platform.store.series import Block, Series
 
 MAIN = "main"
@@ -52,12 +50,13 @@ class SeriesRoutes:
     async def of_deployment(self, request: web.Request) -> web.Response:
         """`GET …/series?from=&to=&step=&version=`: of one version of its canary, or of all."""
         asked_grid(request)  # what is wrong with the query is said first
-        deployment = await named_deployment(self._store.deployments, request)
+        series, name = self._store.series, request.match_info["name"]
+        subjects = await series.run(series.subjects, organization(request).id, name)
         asked, now = asked_grid(request)
-        chosen = _versions(deployment, request.query.get("version", ""))
-        since = {each.id: each.created_at.timestamp() for each in chosen}
+        chosen = _chosen(name, subjects, request.query.get("version", ""))
+        since = {id_: at.timestamp() for id_, at in chosen}
         unwritten = self._recorder.unwritten
-        return await self._answer(request, self._store.series, asked, since, unwritten, now)
+        return await self._answer(request, series, asked, since, unwritten, now)
 
     async def of_all(self, request: web.Request) -> web.Response:
         """`GET /api/v1/hotplate/series?from=&to=&step=`: of the caller's organization; of all for
@@ -136,14 +135,14 @@ def query_seconds(request: web.Request, name: str, default: float) -> float:
     return seconds
 
 
-def _versions(deployment: Deployment, version: str) -> list[Deployment]:
+def _chosen(
+    name: str, subjects: Mapping[str, tuple[int, datetime]], version: str
+) -> Collection[tuple[int, datetime]]:
     """The deployment and the versions of its canary, as far as they are asked for. Raises
     NotFound."""
     if not version:
-        return [deployment, *deployment.versions]
-    if version == MAIN:
-        return [deployment]
-    chosen = [each for each in deployment.versions if each.version == version]
-    if not chosen:
-        raise NotFound(f"deployment {deployment.name!r} has no version {version!r:.80}")
-    return chosen
+        return subjects.values()
+    found = subjects.get("" if version == MAIN else version)
+    if found is None:
+        raise NotFound(f"deployment {name!r} has no version {version!r:.80}")
+    return (found,)
