@@ -73,10 +73,10 @@ def test_a_link_is_not_followed_and_a_pipe_not_waited_for(tmp_path: Path) -> Non
     assert GrowingFile(tmp_path / "pipe", lines=9).read() == ""
 
 
-def test_what_steers_a_terminal_is_left_out(tmp_path: Path) -> None:
+def test_what_steers_a_terminal_is_a_symbol(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(b"\x1b]0;title\x07\tbold\x1b[1m \xff\xc2\x9b\n")
-    assert GrowingFile(path, lines=9).read() == "\tbold \N{REPLACEMENT CHARACTER}\n"
+    assert GrowingFile(path, lines=9).read() == "␛]0;title␇\tbold \N{REPLACEMENT CHARACTER}\n"
 
 
 def test_a_long_log_comes_in_pieces(tmp_path: Path) -> None:
