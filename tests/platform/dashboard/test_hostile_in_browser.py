@@ -18,7 +18,7 @@ from hotplate.platform.store.parts import Store
 from hotplate.platform.store.records import DecisionRecord
 from tests.browser.visitor import NARROW, Visitor, chromium, needs_chromium
 from tests.platform.dashboard.test_in_browser import REPLICA
-from tests.support.control_plane.cloud import MANIFEST, Cloud
+from tests.support.control_plane.cloud import MANIFEST, Cloud, tar_of, versions
 from tests.support.control_plane.controller_fake import FakeController
 from tests.support.control_plane.streamed_api import Served
 
@@ -53,7 +53,7 @@ ROUTES = [
 ]
 OTHERS = (
     *("/", "/deployments", "/bentos", "/models", "/organization", "/organizations"),
-    *("/api_tokens", "/secrets", "/audit"),
+    *("/api_tokens", "/secrets", "/audit", "/models/numbers/v1"),
 )
 TABS = ("", "/replicas", "/logs", "/revisions", "/why", "/playground", "/settings")
 PAGES = (*OTHERS, *(f"/deployments/echo{tab}" for tab in TABS))
@@ -87,8 +87,18 @@ async def plant(cloud: Cloud, controller: FakeController, text: str) -> None:
     content = {"type": "env", "items": [{"key": "KEY", "value": "v"}]}
     secret = {"name": "keys", "description": text[:500], "content": content}
     await cloud.call("POST", "/api/v1/org_secrets", secret)
+    await _push_model(cloud, text[:200])
     organization = {"description": text[:1000]}
     await cloud.call("PATCH", "/api/v1/hotplate/organizations/acme", organization)
+
+
+async def _push_model(cloud: Cloud, name: str) -> None:
+    """One of whose files has that name."""
+    files = {"model.yaml": "name: numbers\nversion: v1\n", name: "weights"}
+    await cloud.register("model", "numbers", "v1")
+    one = f"{versions('model', 'numbers')}/v1"
+    await cloud.call("PATCH", f"{one}/start_upload")
+    await cloud.call("PUT", f"{one}/upload", data=tar_of(files))
 
 
 @pytest.fixture
