@@ -1,10 +1,12 @@
-"""Ctrl-C while a command still imports what it needs."""
+"""A signal while a command still imports what it needs."""
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -56,3 +58,23 @@ def test_a_process_that_is_to_ignore_interrupts_ignores_them() -> None:
         said, _ = process.communicate()
     assert "hotplate " in said
     assert process.returncode == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes a namespace of processes here")
+def test_the_first_process_of_a_container_ends_while_it_begins() -> None:
+    program = STARTED.format(handler="default_int_handler").replace(
+        'print("started", flush=True)', 'print("started", flush=True); time.sleep(60)'
+    )
+    with subprocess.Popen(
+        ["unshare", "--pid", "--fork", sys.executable, "-c", f"import time\n{program}", "status"],
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "started\n"
+        (first,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        os.kill(int(first), signal.SIGTERM)
+        try:
+            assert process.wait(10) == 128 + signal.SIGTERM
+        finally:
+            process.kill()
