@@ -30,6 +30,8 @@ DEPLOY_S = 600.0
 ASLEEP_S = 60.0
 GONE_S = 90.0
 _ANSWER_S = 60.0
+READY_LIMIT = aiohttp.ClientTimeout(2)
+"""A pod that has just gone refuses no connection: one would be waited for for half a minute."""
 ONCE = {"Connection": "close"}
 """For who asks a control plane that may be gone by the next question."""
 
@@ -97,9 +99,11 @@ class ReleaseUser:
     async def serves(self) -> bool:
         """Whether the control plane does."""
         try:
-            async with self.callers.get(f"{self.url}/readyz", headers=ONCE) as answer:
+            async with self.callers.get(
+                f"{self.url}/readyz", headers=ONCE, timeout=READY_LIMIT
+            ) as answer:
                 return answer.status == 200
-        except aiohttp.ClientError:
+        except (aiohttp.ClientError, TimeoutError):
             return False
 
     async def deployment(self, name: str, page: str = "") -> Any:
