@@ -89,6 +89,7 @@ async def test_a_secret_is_made_changed_and_deleted_and_its_value_never_shown(
     row = visitor.page.locator("tr[data-secret=keys]")
     await row.get_by_text("PASSWORD").wait_for()
     await press(visitor, "New values of keys")
+    await form.get_by_role("heading", name="New values of keys").wait_for()
     await form.get_by_label("Value").fill("second-hunter")
     await press(visitor, "Save")
     await visitor.page.locator("#notices").get_by_text("is kept").nth(1).wait_for()
@@ -108,6 +109,24 @@ async def test_a_secret_is_made_changed_and_deleted_and_its_value_never_shown(
     await said(visitor, "Secret cert is kept.")
     (kept,) = (await cloud.call("GET", "/api/v1/org_secrets?all=true"))["items"]
     assert (kept["content"]["type"], kept["content"]["path"]) == ("mountfile", "$BENTOML_HOME/keys")
+
+
+async def test_two_who_change_one_secret_are_told(visitor: Visitor, cloud: Cloud) -> None:
+    path, content = "/api/v1/org_secrets", {"type": "env", "items": [{"key": "KEY", "value": "v"}]}
+    await cloud.call("POST", path, {"name": "keys", "content": content})
+    form = visitor.page.locator("main form")
+    await visitor.open("/secrets")
+    await press(visitor, "New values of keys")
+    await form.get_by_role("heading", name="New values of keys").wait_for()
+    await form.get_by_label("Description").fill("mine")
+    await cloud.call("PATCH", f"{path}/keys", {"description": "theirs"})
+    await press(visitor, "Save")
+    await said(visitor, "nothing was changed")
+    await visitor.page.locator("tr[data-secret=keys]").get_by_text("theirs").wait_for()
+    assert await form.get_by_label("Description").input_value() == "mine"
+    await press(visitor, "Save")
+    await said(visitor, "Secret keys is kept.")
+    assert (await cloud.call("GET", f"{path}/keys"))["description"] == "mine"
 
 
 # Quotas, members ---------------------------------------------------------------------------

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from aiohttp import web
 
 from hotplate.platform.api.bentocloud import views
+from hotplate.platform.api.web.etags import ConditionalChanges, tagged
 from hotplate.platform.api.web.requests import (
     body,
     caller,
@@ -30,6 +33,7 @@ class SecretRoutes:
     def __init__(self, secrets: Secrets, settings: ApiSettings) -> None:
         self._secrets = secrets
         self._settings = settings
+        self._changes = ConditionalChanges()
 
     def routes(self) -> list[web.RouteDef]:
         one = ROOT + "/{name}"
@@ -68,8 +72,8 @@ class SecretRoutes:
 
     async def get(self, request: web.Request) -> web.Response:
         """`GET /{name}`: raises NotFound."""
-        tenant, name = organization(request).id, self._named(request)
-        return self._answer(await self._secrets.run(self._secrets.find, tenant, name))
+        secret = await self._find(request)
+        return tagged(self._view(secret), _changeable(secret))
 
     async def change(self, request: web.Request) -> web.Response:
         """`PATCH /{name}`: replicas that start from now on have the new values; a key without a
@@ -77,16 +81,26 @@ class SecretRoutes:
         tenant, name = organization(request).id, self._named(request)
         fields = (await body(request)).hiding()
         content = secret_content(fields.fields("content")) if fields.has("content") else None
-        return self._answer(
-            await self._secrets.run(
-                self._secrets.change, tenant, name, content, _description(fields)
+        async with self._changes.one(request, partial(self._state, request)):
+            return self._answer(
+                await self._secrets.run(
+                    self._secrets.change, tenant, name, content, _description(fields)
+                )
             )
-        )
 
     async def delete(self, request: web.Request) -> web.Response:
         """`DELETE /{name}`: raises NotFound, and Conflict where a deployment names it."""
         tenant, name = organization(request).id, self._named(request)
-        return self._answer(await self._secrets.run(self._secrets.delete, tenant, name))
+        async with self._changes.one(request, partial(self._state, request)):
+            return self._answer(await self._secrets.run(self._secrets.delete, tenant, name))
+
+    async def _find(self, request: web.Request) -> Secret:
+        """Raises NotFound."""
+        tenant, name = organization(request).id, self._named(request)
+        return await self._secrets.run(self._secrets.find, tenant, name)
+
+    async def _state(self, request: web.Request) -> views.Json:
+        return _changeable(await self._find(request))
 
     def _named(self, request: web.Request) -> str:
         check_cluster(request, self._settings.cluster)
@@ -97,6 +111,11 @@ class SecretRoutes:
 
     def _view(self, secret: Secret) -> views.Json:
         return views.secret(secret, self._settings.cluster)
+
+
+def _changeable(secret: Secret) -> views.Json:
+    """What stands for a secret and its values, which nobody is told."""
+    return {"uid": secret.uid, "changed_at": secret.updated_at}
 
 
 def _description(fields: Fields) -> str | None:

@@ -11,8 +11,8 @@ const path = (name) => `/api/v1/org_secrets/${encodeURIComponent(name)}`;
 const BLANK = { name: "", description: "", type: "env", path: "", items: [{ key: "", value: "" }] };
 const TYPES = { env: "variables", mountfile: "files" };
 
-// A new secret, or new values of one: a key without a value keeps its own.
-function Form({ secret, onDone }) {
+// A new secret, or new values of one as it was read: a key without a value keeps its own.
+function Form({ secret, onDone, onStale }) {
   const begins = secret
     ? {
         ...BLANK,
@@ -23,6 +23,7 @@ function Form({ secret, onDone }) {
       }
     : BLANK;
   const [draft, set] = useState(begins);
+  const [etag, rebase] = useState(secret?.etag);
   const item = (i, changes) =>
     set({ ...draft, items: draft.items.map((each, j) => (i === j ? { ...each, ...changes } : each)) });
   const isFile = draft.type === "mountfile";
@@ -44,10 +45,15 @@ function Form({ secret, onDone }) {
     };
     const body = { name: draft.name, description: draft.description, content };
     const done = await attempt(
-      () => (secret ? call("PATCH", path(secret.name), { body }) : call("POST", "/api/v1/org_secrets", { body })),
+      () => (secret ? call("PATCH", path(secret.name), { body, etag }) : call("POST", "/api/v1/org_secrets", { body })),
       `Secret ${draft.name} is kept.`,
     );
-    if (done) (set(BLANK), onDone());
+    if (done) return set(BLANK), onDone();
+    if (!secret) return;
+    // What somebody else has changed meanwhile is above; to save again is to write over that.
+    await onStale();
+    const fresh = await call("GET", path(secret.name)).catch(() => null);
+    if (fresh) rebase(fresh.etag);
   };
   return html`<form class="fields card" onSubmit=${save}>
     <h2>${secret ? html`New values of <bdi>${secret.name}</bdi>` : "A new secret"}</h2>
@@ -80,8 +86,18 @@ export default function Secrets() {
   const [changed, change] = useState(null);
   const items = list.data.value?.items;
   if (!items) return html`<h1>Secrets</h1><${Waiting} error=${list.error.value} />`;
+  // As it is now, with what stands for it.
+  const read = async (name, then) => {
+    await attempt(async () => {
+      const { data, etag } = await call("GET", path(name));
+      then({ ...data, etag });
+    });
+  };
   const remove = async () => {
-    const done = await attempt(() => call("DELETE", path(asks.name)), `Secret ${asks.name} is deleted.`);
+    const done = await attempt(
+      () => call("DELETE", path(asks.name), { etag: asks.etag }),
+      `Secret ${asks.name} is deleted.`,
+    );
     list.reload();
     return done;
   };
@@ -115,13 +131,13 @@ export default function Secrets() {
       key: "do",
       head: "Change",
       cell: (one) =>
-        html`<button class="plain" onClick=${() => change(one)} aria-label=${`New values of ${one.name}`}>New values</button> <button class="plain" aria-label=${`Delete ${one.name}`} onClick=${() => ask(one)}>Delete</button>`,
+        html`<button class="plain" onClick=${() => read(one.name, change)} aria-label=${`New values of ${one.name}`}>New values</button> <button class="plain" aria-label=${`Delete ${one.name}`} onClick=${() => read(one.name, ask)}>Delete</button>`,
     },
   ];
   return html`<h1>Secrets</h1>
     <p class="soft">Values are encrypted, and nobody reads them back here. Replicas that start from now on have new ones.</p>
     ${items.length ? html`<${Table} label="Secrets" columns=${columns} items=${items} row=${(one) => ({ key: one.uid, "data-secret": one.name })} />` : html`<${Empty}>There is none yet.</${Empty}>`}
-    <${Form} key=${changed?.uid} secret=${changed} onDone=${() => (change(null), list.reload())} />
+    <${Form} key=${changed?.uid} secret=${changed} onDone=${() => (change(null), list.reload())} onStale=${() => list.reload()} />
     ${
       asks &&
       html`<${Ask} title=${`Delete secret ${asks.name}?`} action="Delete" danger=${true} onDo=${remove} onClose=${() => ask(null)}>
