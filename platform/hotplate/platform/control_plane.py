@@ -9,6 +9,7 @@ import logging
 import signal
 from collections.abc import Awaitable, Callable, Mapping, Set
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import partial
 
 from prometheus_client import CollectorRegistry
@@ -196,7 +197,8 @@ async def serve(given: Equipment) -> None:
         QuotaMetrics(
             lambda: controller.states.allocations.quotas,
             controller.usage,
-            lambda: controller.tokens.accepted or {},
+            lambda: controller.tokens.ends,
+            lambda: datetime.now(UTC).timestamp(),
         )
     )
     app = make_app(store, blobs, controller, shown, backend.holdings, requests)

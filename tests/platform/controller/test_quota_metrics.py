@@ -9,19 +9,17 @@ from prometheus_client import CollectorRegistry
 from hotplate.autoscaler.sharing.allocation import NO_QUOTA, Quota
 from hotplate.autoscaler.sharing.amounts import Amounts
 from hotplate.platform.controller.quota_metrics import QuotaMetrics
-from hotplate.serving.gateway.protocol.routes import AcceptedToken
 
 
 def test_what_is_limited_is_told_and_the_first_token_that_ends() -> None:
     registry = CollectorRegistry()
     limit = Amounts(gpus=4, cpus=0, memory_bytes=math.inf, replicas=10)
     quotas = {"a": Quota(limit), "b": NO_QUOTA}
-    tokens = {
-        "a": (AcceptedToken("x", 50.0), AcceptedToken("y"), AcceptedToken("z", 40.0)),
-        "b": (AcceptedToken("x"),),
-    }
+    ends = {"a": (30.0, 40.0, 50.0), "b": (30.0,)}
     used = Amounts(gpus=4, cpus=3, replicas=5)
-    registry.register(QuotaMetrics(lambda: quotas, lambda organization: used, lambda: tokens))
+    registry.register(
+        QuotaMetrics(lambda: quotas, lambda organization: used, lambda: ends, lambda: 35.0)
+    )
     found = {
         (sample.name, *sample.labels.values()): sample.value
         for family in registry.collect()

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from hotplate.autoscaler.sharing.allocation import Quota
 from hotplate.autoscaler.sharing.amounts import Amounts
-from hotplate.platform.controller.gateways.route_links import Tokens
 
 
 class QuotaMetrics(Collector):
@@ -20,12 +19,14 @@ class QuotaMetrics(Collector):
         self,
         quotas: Callable[[], Mapping[str, Quota]],
         usage: Callable[[str], Amounts],
-        tokens: Callable[[], Tokens],
+        token_ends: Callable[[], Mapping[str, Sequence[float]]],
+        now: Callable[[], float],
     ) -> None:
-        """`quotas` by organization; `tokens` are those of callers."""
+        """All by organization; `token_ends` says when tokens expire, in Unix seconds."""
         self._quotas = quotas
         self._usage = usage
-        self._tokens = tokens
+        self._token_ends = token_ends
+        self._now = now
 
     def describe(self) -> Iterable[Metric]:
         """None by name: a registry would ask for them before there is an event loop."""
@@ -44,11 +45,11 @@ class QuotaMetrics(Collector):
                     used.add_metric([organization, resource], getattr(amounts, resource) / limit)
         ends = GaugeMetricFamily(
             "hotplate_controller_token_expires_timestamp_seconds",
-            "When the first of an organization's tokens of callers ends, in Unix seconds",
+            "When the first of an organization's tokens expires, in Unix seconds",
             labels=["organization"],
         )
-        for organization, accepted in self._tokens().items():
-            at = min((each.expires_at or math.inf for each in accepted), default=math.inf)
-            if at < math.inf:
+        now = self._now()
+        for organization, found in self._token_ends().items():
+            for at in [each for each in found if each > now][:1]:
                 ends.add_metric([organization], at)
         yield from (used, ends)

@@ -161,6 +161,17 @@ class Tokens(StorePart):
                 accepted.setdefault(row.organization.name, []).extend(_accepted(row))
         return {name: tuple(tokens) for name, tokens in accepted.items() if tokens}
 
+    def ends(self) -> dict[str, tuple[float, ...]]:
+        """When those of each organization expire, as far as they do: Unix seconds, the first one
+        first."""
+        query = _joined().where(TokenRow.expires_at > utc_now(), _IS_SOMEBODYS)
+        ends: dict[str, list[float]] = {}
+        with self._database.session() as session:
+            for row, _ in session.execute(query.order_by(TokenRow.expires_at)):
+                if row.expires_at is not None:
+                    ends.setdefault(row.organization.name, []).append(row.expires_at.timestamp())
+        return {name: tuple(found) for name, found in ends.items()}
+
     def metrics_readers(self) -> tuple[MetricsReader, ...]:
         """Those that show metrics."""
         query = _joined().where(_still_good(), _IS_SOMEBODYS).order_by(TokenRow.id)

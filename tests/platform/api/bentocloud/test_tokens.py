@@ -25,6 +25,14 @@ async def make(cloud: Cloud, name: str = "web", **fields: Any) -> Any:
     return await cloud.call("POST", TOKENS, {"name": name, "scopes": ["endpoint"], **fields})
 
 
+async def test_when_tokens_of_any_scope_end_is_known(cloud: Cloud) -> None:
+    first, last = (datetime.now(UTC) + timedelta(days) for days in (7, 9))
+    await make(cloud, "ci", scopes=["api"], expired_at=str(last))
+    await make(cloud, "web", expired_at=str(first))
+    await make(cloud, "ever", scopes=["api"])
+    assert cloud.store.tokens.ends() == {"acme": (first.timestamp(), last.timestamp())}
+
+
 async def test_one_for_callers_is_shown_once_and_let_in_by_gateways(
     cloud: Cloud, controller: FakeController
 ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from hotplate.machine.access.metrics_reader import MetricsReader
@@ -34,6 +34,8 @@ class EndpointTokens:
         self.accepted: Tokens | None = None
         """By organization; None until they were read: without them nobody may be let in."""
         self.readers: tuple[MetricsReader, ...] = ()
+        self.ends: Mapping[str, Sequence[float]] = {}
+        """When tokens of any scope expire, by organization; the first one first."""
 
     def changed(self) -> None:
         """They are others in the store now."""
@@ -47,6 +49,7 @@ class EndpointTokens:
         self._stale = False
         try:
             self.readers = await self._store.run(self._store.tokens.metrics_readers)
+            self.ends = await self._store.run(self._store.tokens.ends)
             self.accepted = await self._store.run(self._store.tokens.accepted)
         except StoreFailed as error:
             log.error("the tokens cannot be read: %s", error)
