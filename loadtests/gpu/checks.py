@@ -15,6 +15,7 @@ from loadtests.harness.distributions import missing
 
 ENGINE = ("torch", "aiohttp")
 BENTO = (*ENGINE, "bentoml")
+PLATFORM = (*BENTO, "alembic", "blake3", "cryptography", "httptools", "pynvml", "uv", "uvloop")
 WEIGHTS = ("torch", "safetensors")
 
 
@@ -47,6 +48,7 @@ class Check:
 CHECKS = (
     Check("hardware.detected", "GPUs as the platform detects them", ("torch", "pynvml"), 45),
     Check("hardware.visible", "CUDA_VISIBLE_DEVICES", ("torch",), 60),
+    Check("hardware.used", "how much a GPU works, and its memory", ("torch", "pynvml"), 60),
     Check("replicas.whole", "a replica on the GPU, by the local engine", ENGINE, 60),
     Check("replicas.halves", "two replicas on halves of a GPU", ENGINE, 60),
     Check("standbys.plain", "a context made in a standby, used in a replica", ("torch",), 75),
@@ -56,5 +58,6 @@ CHECKS = (
     Check("weights.every_dtype", "every dtype and shape, bit for bit", WEIGHTS, 60),
     Check("weights.arriving", "weights that still arrive", WEIGHTS, 45),
     Check("weights.pretrained", 'from_pretrained(…).to("cuda")', (*WEIGHTS, "transformers"), 75),
+    Check("whole_platform.deployed", "the whole platform", PLATFORM, 240, quick=False),
     Check("speed.measured", "bench.py gpu", WEIGHTS, 240, quick=False),
 )

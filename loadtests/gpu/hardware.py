@@ -7,10 +7,12 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from hotplate.deploy.local.gpu_usage import GpuUsage, read_gpus
 from hotplate.deploy.local.machine import Gpu, Machine, detect, memory_bytes
 from hotplate.deploy.local.standby.warm_process import gpu_variables
 from loadtests.gpu.finding import Finding, ensure
@@ -25,6 +27,19 @@ count = torch.cuda.device_count() if torch.cuda.is_available() else 0
 uuids = [str(getattr(torch.cuda.get_device_properties(n), "uuid", "")) for n in range(count)]
 print(json.dumps(uuids))
 """
+
+BUSY_GIB = 2
+BUSY = f"""
+import torch
+kept = torch.zeros({BUSY_GIB} << 30, dtype=torch.uint8, device="cuda")
+matrix = torch.ones(4096, 4096, device="cuda")
+print("busy", flush=True)
+while True:
+    for _ in range(20):
+        matrix @ matrix
+    torch.cuda.synchronize()
+"""
+LOOKS, LOOK_S = 20, 0.25
 
 
 def detected(folder: Path) -> Iterator[Finding]:
@@ -62,6 +77,38 @@ def visible(folder: Path) -> Iterator[Finding]:
         ensure(gpu.uuid.endswith(uuid), f"index {gpu.index} is {uuid}, by NVML {gpu.uuid}")
         ensure(by_uuid == uuid, f"{gpu.uuid} is {by_uuid}, by its index {uuid}")
         yield Finding(f"{VISIBLE}: by UUID", "the same one", True)
+
+
+def used(folder: Path) -> Iterator[Finding]:
+    """What NVML says of a GPU for replicas' figures: before, while it is busy, and after."""
+    index = machine().gpus[0].index
+    idle = read_gpus([index])[index]
+    environ = {**checkout_environ(), **gpu_variables((index,))}
+    command = [sys.executable, "-c", BUSY]
+    with subprocess.Popen(command, env=environ, stdout=subprocess.PIPE) as busy:
+        try:
+            assert busy.stdout is not None
+            ensure(busy.stdout.readline() == b"busy\n", "a process that keeps a GPU busy ended")
+            seen = _until(index, lambda share: share > 0.5)
+        finally:
+            busy.kill()
+    after = _until(index, lambda share: share < 0.5)
+    more_bytes = seen.memory_bytes - idle.memory_bytes
+    ensure(seen.share > 0.5, f"a busy GPU worked for {seen.share:.0%} of the time")
+    ensure(BUSY_GIB * GIB <= more_bytes < 2 * BUSY_GIB * GIB, f"{more_bytes} bytes more are taken")
+    ensure(after.share < 0.5, f"a GPU that nobody uses works for {after.share:.0%} of the time")
+    figure = f"{idle.share:.0%}, {seen.share:.0%}, {after.share:.0%}; {more_bytes / GIB:.2f} GiB"
+    yield Finding("a GPU's work before, while and after one is busy; its memory", figure, True)
+
+
+def _until(index: int, enough: Callable[[float], bool]) -> GpuUsage:
+    """The first reading that is enough, or the last."""
+    for _ in range(LOOKS):
+        time.sleep(LOOK_S)
+        found = read_gpus([index])[index]
+        if enough(found.share):
+            break
+    return found
 
 
 def machine() -> Machine:

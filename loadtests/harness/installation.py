@@ -66,8 +66,15 @@ class Installation:
 
     async def deployment(self, name: str) -> dict[str, Any]:
         """What the platform says of it."""
+        return await self._asked(f"deployments/{name}")
+
+    async def series(self, name: str) -> dict[str, Any]:
+        """What it did in the last hour."""
+        return await self._asked(f"deployments/{name}/series")
+
+    async def _asked(self, path: str) -> dict[str, Any]:
         headers = {"X-YATAI-API-TOKEN": TOKEN}
-        url = f"{self.url}/api/v1/hotplate/deployments/{name}"
+        url = f"{self.url}/api/v1/hotplate/{path}"
         async with aiohttp.ClientSession(headers=headers) as http, http.get(url) as answer:
             found: dict[str, Any] = await answer.json()
             return found
@@ -86,8 +93,13 @@ class Installation:
 
 
 @asynccontextmanager
-async def installation(folder: Path) -> AsyncIterator[Installation]:
-    """`hotplate up` in `folder` for the time of the block, with the client logged in."""
+async def installation(
+    folder: Path, environ: Mapping[str, str] | None = None
+) -> AsyncIterator[Installation]:
+    """`hotplate up` in `folder` for the time of the block, with the client logged in.
+
+    `environ` is the platform's; without, that of a user.
+    """
     port = _free_range(DEPLOYMENT_PORTS + 1)
     data, home = folder / "data", folder / "home"
     for path in (data, home):
@@ -102,7 +114,7 @@ async def installation(folder: Path) -> AsyncIterator[Installation]:
         *("up", "--data", data, "--host", HOST, "--port", port),
     )
     log = folder / "up.log"
-    async with running(*command, log=log, grace_s=STOP_S) as process:
+    async with running(*command, log=log, environ=environ, grace_s=STOP_S) as process:
         here = Installation(f"http://{HOST}:{port}", data, home, process)
 
         async def ready() -> bool:
