@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import os
 import resource
 import socket
@@ -206,8 +207,8 @@ async def test_an_agent_without_descriptors_says_so_and_recovers(agents: AgentBe
     with agents.agent() as agent:
         pid = agent.process.pid
         limits = resource.prlimit(pid, resource.RLIMIT_NOFILE)
-        used = len(os.listdir(f"/proc/{pid}/fd"))
-        resource.prlimit(pid, resource.RLIMIT_NOFILE, (used + 5, limits[1]))
+        await until_idle(pid)  # what it opens at its start would leave room
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (numbers_up_to(5, pid), limits[1]))
         refusals: list[str] = []
         tree = None
         async with client_at(agent.url, patience_s=1.0) as client, asyncio.timeout(PATIENCE_S):
@@ -225,6 +226,26 @@ async def test_an_agent_without_descriptors_says_so_and_recovers(agents: AgentBe
         assert all("Too many open files" in sentence for sentence in refusals)
         weights = await asyncio.to_thread(Path(tree.root, "model.safetensors").read_bytes)
         assert weights == WEIGHTS
+
+
+async def until_idle(pid: int) -> None:
+    """Returns when it has had the same descriptors for a while."""
+    known, same = descriptors(pid), 0
+    while same < 20:
+        await asyncio.sleep(0.02)
+        now = descriptors(pid)
+        known, same = now, same + 1 if now == known else 0
+
+
+def numbers_up_to(free: int, pid: int) -> int:
+    """The limit of descriptors' numbers below which so many are free."""
+    taken = descriptors(pid)
+    unused = (number for number in itertools.count() if number not in taken)
+    return next(itertools.islice(unused, free, None))
+
+
+def descriptors(pid: int) -> set[int]:
+    return set(map(int, os.listdir(f"/proc/{pid}/fd")))
 
 
 async def test_an_idle_agent_uses_no_processor_time(agents: AgentBench) -> None:

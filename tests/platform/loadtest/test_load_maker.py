@@ -162,17 +162,16 @@ async def test_users_of_a_closed_loop_take_a_redirect_for_an_answer(
 async def test_streams_tasks_and_connections_that_end(
     tmp_path: Path, target: LoadTarget, make: Make
 ) -> None:
-    due_s = [number / 10 for number in range(8)]
-
-    async def ended_one(name: str, route: str, url: str = target.url) -> None:
+    async def ended_one(name: str, route: str, url: str = target.url, every_s: float = 0.1) -> None:
         fields = {"url": url, "route": route, "kind": name.split()[0]}
-        await ended(await make(tmp_path / name, due_s, **fields))
+        await ended(await make(tmp_path / name, [n * every_s for n in range(8)], **fields))
 
     async with asyncio.TaskGroup() as group:
         group.create_task(ended_one("stream", "/stream"))
         group.create_task(ended_one("task", "/stream"))
         group.create_task(ended_one("stream cut", "/cut"))
-        group.create_task(ended_one("call closing", "/closing"))
+        # A call on a connection that is being closed would have no answer.
+        group.create_task(ended_one("call closing", "/closing", every_s=0.25))
         group.create_task(ended_one("call nobody", "/", f"http://127.0.0.1:{free_port()}"))
     found = {name: written(tmp_path / name) for name in os.listdir(tmp_path)}
     assert {name: len(samples) for name, samples in found.items()} == dict.fromkeys(found, 8)
