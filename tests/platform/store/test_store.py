@@ -11,6 +11,7 @@ from hotplate.platform.store.artifacts import ArtifactDraft
 from hotplate.platform.store.database import Database
 from hotplate.platform.store.deployment_records import deployment_record, deployment_records
 from hotplate.platform.store.deployments import RevisionDraft
+from hotplate.platform.store.history import SURPLUS, History
 from hotplate.platform.store.parts import Store
 from hotplate.platform.store.records import (
     ColdStart,
@@ -99,6 +100,18 @@ def test_of_cold_starts_the_last_hundred_are_kept_one_per_replica(
     store.history.put_cold_start(deployment.id, ready)
     kept = store.history.cold_starts(deployment.id)
     assert (len(kept), kept[0], kept[-1].replica) == (100, ready, "r2")
+
+
+def test_older_rows_are_deleted_some_at_a_time_also_those_of_an_earlier_process(
+    store: Store, deployment: Deployment
+) -> None:
+    for begin in (0, 140):
+        history = History(store.database)
+        for number in range(begin, begin + 140):
+            history.put_cold_start(deployment.id, ColdStart(f"r{number}", 1, "Echo", AT, None))
+    kept = store.history.cold_starts(deployment.id, limit=1000)
+    assert 100 <= len(kept) <= 100 + SURPLUS
+    assert [one.replica for one in kept] == [f"r{279 - number}" for number in range(len(kept))]
 
 
 def test_what_is_written_of_a_deployment_that_is_gone_is_dropped(

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TypeVar
 
-from sqlalchemy import delete, func, select
+from sqlalchemy import Select, delete, func, select
 from sqlalchemy.orm import Session
 
-from hotplate.platform.store.database import StorePart
+from hotplate.platform.store.database import Database, StorePart
 from hotplate.platform.store.records import ColdStart, DecisionRecord, DemandRecord, EventRecord
 from hotplate.platform.store.tables import (
     ColdStartRow,
@@ -24,6 +24,11 @@ KEPT_PER_DEPLOYMENT = {DemandRow: 10_000, EventRow: 1000, ColdStartRow: 100}
 """Older rows go when new ones come: an installation's database does not grow without end."""
 DECISIONS_KEPT = 1000
 """Per service, so that one that flaps leaves a quiet one's alone; `thinned` says which stay."""
+SURPLUS = 50
+"""So many older rows wait to be deleted together: each start of a replica writes several rows, and
+to delete costs as much as to write."""
+COUNTED = 10_000
+"""Of so many deployments' services the number of rows is remembered."""
 
 HistoryRow = DemandRow | EventRow | ColdStartRow
 Row = TypeVar("Row", DemandRow, EventRow, ColdStartRow)
@@ -31,6 +36,11 @@ Row = TypeVar("Row", DemandRow, EventRow, ColdStartRow)
 
 class History(StorePart):
     """Readers answer newest first. What is written of a deployment that is gone is dropped."""
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
+        self._rows: dict[tuple[object, ...], int] = {}
+        """At most so many there are, of those that this process has written or counted."""
 
     def add_decisions(self, deployment_id: int, decisions: Sequence[DecisionRecord]) -> None:
         with self._database.session() as session:
@@ -51,7 +61,7 @@ class History(StorePart):
                     )
                 )
             for service in {decision.service for decision in decisions}:
-                _thin(session, deployment_id, service)
+                self._thin(session, deployment_id, service, len(decisions))
 
     def decisions(
         self, deployment_id: int, limit: int = 100, until: datetime | None = None
@@ -91,7 +101,7 @@ class History(StorePart):
                 return
             for demand in demands:
                 session.add(DemandRow(deployment_id=deployment_id, **vars(demand)))
-            _prune(session, DemandRow, deployment_id)
+            self._prune(session, DemandRow, deployment_id, len(demands))
 
     def demands(self, deployment_id: int, limit: int = 10_000) -> list[DemandRecord]:
         with self._database.session() as session:
@@ -158,7 +168,7 @@ class History(StorePart):
                     forked=cold_start.forked,
                 )
             )
-            _prune(session, ColdStartRow, deployment_id)
+            self._prune(session, ColdStartRow, deployment_id, 1)
 
     def cold_starts(self, deployment_id: int, limit: int = 100) -> list[ColdStart]:
         with self._database.session() as session:
@@ -175,6 +185,40 @@ class History(StorePart):
                 )
                 for row in _newest(session, ColdStartRow, deployment_id, limit)
             ]
+
+    def _thin(self, session: Session, deployment_id: int, service: str, added: int) -> None:
+        its = DecisionRow.deployment_id == deployment_id, DecisionRow.service == service
+        rows = self._count(
+            session, (deployment_id, service), select(func.count()).where(*its), added
+        )
+        if rows > DECISIONS_KEPT:
+            session.flush()
+            query = select(DecisionRow.id).where(*its).order_by(DecisionRow.id)
+            gone = thinned(session.scalars(query).all(), DECISIONS_KEPT)
+            session.execute(delete(DecisionRow).where(DecisionRow.id.in_(gone)))
+            del self._rows[deployment_id, service]
+
+    def _prune(
+        self, session: Session, table: type[HistoryRow], deployment_id: int, added: int
+    ) -> None:
+        its = select(func.count()).where(table.deployment_id == deployment_id)
+        rows = self._count(session, (table, deployment_id), its, added)
+        if rows > KEPT_PER_DEPLOYMENT[table] + SURPLUS:
+            _prune(session, table, deployment_id)
+            del self._rows[table, deployment_id]
+
+    def _count(
+        self, session: Session, key: tuple[object, ...], counting: Select[int], added: int
+    ) -> int:
+        """How many rows there are at most, with those that are being added."""
+        if key in self._rows:
+            self._rows[key] += added
+            return self._rows[key]
+        if len(self._rows) >= COUNTED:
+            self._rows.clear()  # of deployments that are gone too
+        session.flush()
+        self._rows[key] = session.scalar(counting) or 0
+        return self._rows[key]
 
 
 def _is_there(session: Session, deployment_id: int) -> bool:
@@ -199,14 +243,6 @@ def thinned(ids: Sequence[int], most: int) -> list[int]:
     while len(older) + len(newest) > most:
         older = older[::2]
     return sorted(set(ids) - {*older, *newest})
-
-
-def _thin(session: Session, deployment_id: int, service: str) -> None:
-    session.flush()
-    its = DecisionRow.deployment_id == deployment_id, DecisionRow.service == service
-    if (session.scalar(select(func.count(DecisionRow.id)).where(*its)) or 0) > DECISIONS_KEPT:
-        ids = session.scalars(select(DecisionRow.id).where(*its).order_by(DecisionRow.id)).all()
-        session.execute(delete(DecisionRow).where(DecisionRow.id.in_(thinned(ids, DECISIONS_KEPT))))
 
 
 def _newest(session: Session, table: type[Row], deployment_id: int, limit: int) -> Sequence[Row]:

@@ -150,7 +150,7 @@ class Build:
             copy.parent.mkdir(parents=True)
             shutil.copyfile(configuration, copy)
         if self._spec.post_commands:
-            copy_bento(self._spec.bento, self._own / BENTO)
+            copy_bento(self._spec.bento, self._own / BENTO, linked=())
 
     async def _step(self, step: Step) -> None:
         self._check_room()

@@ -7,15 +7,25 @@ from __future__ import annotations
 import os
 import shutil
 import stat
+from collections.abc import Collection
 from pathlib import Path
 
 LINK_ABOVE_BYTES = 1 << 20
 """Larger files are linked, not copied: they are data, which code reads and does not change."""
+LINKED = ("apis", "env")
+"""Folders of a bento that say how it was built and what it takes: half of its files, and no code's
+to change."""
 
 
-def copy_bento(tree: Path, to: Path) -> None:
-    """Copy a bento's files, writable and with their execute bits; link those over 1 MiB."""
-    for folder, _, names in os.walk(tree):
+def copy_bento(tree: Path, to: Path, linked: Collection[str] = LINKED) -> None:
+    """Copy a bento's files, writable and with their execute bits; link those over 1 MiB, and the
+    folders `linked`."""
+    for folder, folders, names in os.walk(tree):
+        if Path(folder) == tree:
+            to.mkdir(parents=True, exist_ok=True)
+            for name in set(linked).intersection(folders):
+                (to / name).symlink_to(tree / name, target_is_directory=True)
+                folders.remove(name)
         target_folder = to / Path(folder).relative_to(tree)
         target_folder.mkdir(parents=True, exist_ok=True)
         for name in names:

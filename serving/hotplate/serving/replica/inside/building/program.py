@@ -121,7 +121,7 @@ def build(told: BuildInstructions, output: BuildOutput) -> None:
         for folder in told.folders:
             os.makedirs(folder, exist_ok=True)
         for tree, to in told.copies.items():
-            copy_bento(Path(tree), Path(to))
+            copy_bento(Path(tree), Path(to), linked=())
         if told.secrets:
             place(told.env["BENTOML_HOME"], told.secrets)
     except OSError as error:
