@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+import uuid
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
@@ -24,7 +25,6 @@ pytestmark = [
     pytest.mark.alone,  # the node would take others' pods that have no room
     pytest.mark.timeout(180),
 ]
-NODE = "another-hour"
 SIZE = {"cpu": "2000", "memory": "64Gi", "pods": "2"}
 """It has room for what no other node has room for."""
 HOUR_S = 3600.0
@@ -35,14 +35,16 @@ S = ReplicaState
 
 @pytest.fixture
 def node(cluster: Installation, kubectl: Kubectl) -> Iterator[str]:
-    kubectl.apply([{"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE}}])
+    """Its name, which no node had that has gone: the cluster would miss that one's heartbeats."""
+    name = f"another-hour-{uuid.uuid4().hex[:8]}"
+    kubectl.apply([{"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}])
     ready = condition("Ready", True, time.time())
     status = {"capacity": SIZE, "allocatable": SIZE, "conditions": [ready]}
-    patched(kubectl, ("node", NODE), status)
+    patched(kubectl, ("node", name), status)
     untainted = "--output=jsonpath={.metadata.name}{.spec.taints}."  # not until it is ready
-    kubectl.wait("get", "node", NODE, untainted, timeout_s=30, word=f"{NODE}.")
-    yield NODE
-    kubectl("delete", "node", NODE)
+    kubectl.wait("get", "node", name, untainted, timeout_s=30, word=f"{name}.")
+    yield name
+    kubectl("delete", "node", name)
 
 
 @pytest.fixture
@@ -55,13 +57,13 @@ async def under_test(
 
 @pytest.mark.parametrize("ahead_s", [HOUR_S, -HOUR_S], ids=["ahead", "behind"])
 async def test_a_cold_start_lasts_as_long_whatever_the_clock_of_its_node_says(
-    under_test: ClusterEngineUnderTest, kubectl: Kubectl, ahead_s: float
+    under_test: ClusterEngineUnderTest, kubectl: Kubectl, node: str, ahead_s: float
 ) -> None:
     given = under_test.too_large("hello")
     asked_at = time.time()
     await under_test.engine.expect([given])
     await under_test.engine.scale(given, 1)
-    await until(under_test.engine, is_placed, under_test.patience_s)
+    await until(under_test.engine, partial(is_on, node), under_test.patience_s)
     (replica,) = under_test.engine.replicas()
     starts = partial(patched, kubectl, ("pod", replica.id, f"--namespace={under_test.namespace}"))
     begun_at = time.time() + ahead_s
@@ -82,8 +84,8 @@ async def test_a_cold_start_lasts_as_long_whatever_the_clock_of_its_node_says(
     assert lasted_s == pytest.approx(ready_at - asked_at, abs=WHOLE_S)
 
 
-def is_placed(replicas: Sequence[Replica]) -> bool:
-    return [each.node for each in replicas] == [NODE]
+def is_on(node: str, replicas: Sequence[Replica]) -> bool:
+    return [each.node for each in replicas] == [node]
 
 
 def running(begun_at: float, ready_at: float | None) -> dict[str, object]:
