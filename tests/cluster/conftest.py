@@ -15,6 +15,7 @@ from tests.cluster.installation import Installation
 from tests.cluster.kubectl import Kubectl
 from tests.cluster.layout import REPOSITORY, Layout
 from tests.cluster.release import RELEASE_IS_OURS, Release
+from tests.schedule import FIRST_ON_A_CLUSTER, rank
 
 
 @pytest.fixture(scope="session")
@@ -38,14 +39,17 @@ def cluster(kubeconfig: Path) -> Installation:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What needs the whole release is marked and comes last: nodes have one agent each, which
-    others bring."""
+    others bring. Of the others, and of those, what takes longest begins first; what takes the
+    release away comes last, with what it has built."""
     for item in items:
         if "installed" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.released)
     items.sort(
         key=lambda item: (
             item.get_closest_marker("released") is not None
-            or item.nodeid.startswith("tests/scenarios/")
+            or item.nodeid.startswith("tests/scenarios/"),
+            item.path.name == "test_uninstall.py",
+            rank(item.nodeid, FIRST_ON_A_CLUSTER),
         )
     )
 

@@ -7,6 +7,7 @@ They run on the host, bound to its address on the bridge, where pods reach them 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import pwd
 import shutil
@@ -50,7 +51,33 @@ class StandIns:
     daemons: Daemons
 
     def ensure(self) -> Iterator[str]:
-        """Starts what does not run; tells what it started. CannotRunHere without PostgreSQL."""
+        """Starts what does not run; tells what it started. CannotRunHere without PostgreSQL.
+
+        Whoever asks while another one starts them waits for that one.
+        """
+        with (self.daemons.layout.home / "stand-ins.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield from self._ensure()
+
+    def forget(self) -> None:
+        """Empties store and database: a new installation has another id and other tokens, so that
+        files that one before it has left are not its own, and it cannot read keys of secrets."""
+        self.daemons.end(_STORE, signal.SIGKILL)  # it keeps all in memory
+        list(self.ensure())
+        programs = _programs()
+        _administer(programs / "dropdb", "--if-exists", "--force")
+        if not _database_made(programs):
+            raise TestClusterError(f"{_DATABASE}: {self.daemons.last_lines(_DATABASE)}")
+
+    def remove(self) -> None:
+        """Ends them, and removes what the database kept."""
+        for name in (_STORE, _PACKAGES):
+            self.daemons.end(name, signal.SIGKILL)
+        self.daemons.end(_DATABASE, signal.SIGQUIT)  # killed, it would leave its shared memory
+        with contextlib.suppress(KeyError):
+            shutil.rmtree(_data(), ignore_errors=True)
+
+    def _ensure(self) -> Iterator[str]:
         moto = str(REPOSITORY / ".venv/bin/moto_server")
         store = [moto, f"--host={HOST_ADDRESS}", f"--port={_STORE_PORT}"]
         if self.daemons.ensure(_STORE, store):
@@ -81,24 +108,6 @@ class StandIns:
         if self.daemons.ensure(_DATABASE, server):
             self._await(_DATABASE, lambda: _database_made(programs))
             yield "database started"
-
-    def forget(self) -> None:
-        """Empties store and database: a new installation has another id and other tokens, so that
-        files that one before it has left are not its own, and it cannot read keys of secrets."""
-        self.daemons.end(_STORE, signal.SIGKILL)  # it keeps all in memory
-        list(self.ensure())
-        programs = _programs()
-        _administer(programs / "dropdb", "--if-exists", "--force")
-        if not _database_made(programs):
-            raise TestClusterError(f"{_DATABASE}: {self.daemons.last_lines(_DATABASE)}")
-
-    def remove(self) -> None:
-        """Ends them, and removes what the database kept."""
-        for name in (_STORE, _PACKAGES):
-            self.daemons.end(name, signal.SIGKILL)
-        self.daemons.end(_DATABASE, signal.SIGQUIT)  # killed, it would leave its shared memory
-        with contextlib.suppress(KeyError):
-            shutil.rmtree(_data(), ignore_errors=True)
 
     def _await(self, name: str, is_ready: Callable[[], bool]) -> None:
         deadline = time.monotonic() + _READY_WITHIN_S

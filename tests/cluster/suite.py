@@ -16,7 +16,9 @@ from tests.cluster.release import RELEASE_IS_OURS, Release
 
 _NODES = 2
 _FOLDERS = ("tests/cluster", "tests/loadtests/test_cluster_storms.py", "tests/scenarios")
-_SIDE_BY_SIDE = ("-n3", "--dist=loadfile", "--no-loadscope-reorder")
+_SIDE_BY_SIDE = ("--dist=loadfile", "--no-loadscope-reorder")
+_WAITING, _BUILDING = "-n5", "-n4"
+"""How many at a time: of what mostly waits, and of what builds environments."""
 _IMAGES = ("HOTPLATE_IMAGE", "HOTPLATE_RUNTIME_IMAGE")
 
 
@@ -66,7 +68,7 @@ def _is_own(cluster: Installation, kubeconfig: str) -> bool:
 def _without_release() -> int:
     """What brings agents of its own or none. First what shares the cluster with others, side by
     side: most of it waits for pods."""
-    together = _run("together and not alone and not released", *_SIDE_BY_SIDE)
+    together = _run("together and not alone and not released", _WAITING, *_SIDE_BY_SIDE)
     return _run("cluster and (alone or not together) and not released") or together
 
 
@@ -80,7 +82,12 @@ def _pytest(cluster: Installation, stays: bool) -> int:
     try:
         own = {RELEASE_IS_OURS: "1"} if brings else {}
         tried += [
-            _run("released and together and not alone or essential", *_SIDE_BY_SIDE, **own),
+            _run(
+                "released and together and not alone or essential",
+                _BUILDING,
+                *_SIDE_BY_SIDE,
+                **own,
+            ),
             _run("released and (alone or not together)", **own),
         ]
     finally:

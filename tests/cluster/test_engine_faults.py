@@ -188,6 +188,9 @@ async def test_a_pod_that_is_evicted_ends_what_it_has_and_another_comes(
         "kind": "Eviction",
         "metadata": {"name": name, "namespace": namespace},
     }
+    # Until its controller has counted a pod, a budget lets none be evicted.
+    counted = "--for=jsonpath={.status.disruptionsAllowed}=1"
+    objects("wait", "poddisruptionbudget", "h-hello-1-hello", counted, "--timeout=30s")
     path = f"/api/v1/namespaces/{namespace}/pods/{name}/eviction"
     kubectl("create", f"--raw={path}", "--filename=-", given=json.dumps(eviction))
     stopping = await until(

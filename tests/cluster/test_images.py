@@ -10,7 +10,7 @@ from tests.cluster.installation import Installation
 from tests.cluster.kubectl import Kubectl
 from tests.cluster.pods import printed_by
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.together]
 _ALL_MODULES = """\
 import importlib, pkgutil, sys
 left_out = {"__main__", "antigravity", "idlelib", "this", "tkinter", "turtle", "turtledemo"}

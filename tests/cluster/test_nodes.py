@@ -13,7 +13,7 @@ from tests.cluster.installation import Installation
 from tests.cluster.kubectl import Kubectl
 from tests.cluster.layout import HOST_ADDRESS, node_address
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.together]
 
 
 @pytest.fixture
@@ -75,6 +75,7 @@ def test_each_request_stands_in_the_audit_log(
     assert made[0]["level"] == "Metadata"
 
 
+@pytest.mark.alone
 def test_fake_nodes_take_pods_without_running_them(
     cluster: Installation, kubectl: Kubectl, namespace: str
 ) -> None:
@@ -98,6 +99,7 @@ def test_fake_nodes_take_pods_without_running_them(
     assert "fake" not in kubectl("get", "nodes", "--output=name")
 
 
+@pytest.mark.alone
 def test_a_cluster_that_is_made_again_is_left_alone(cluster: Installation) -> None:
     nodes = len(list((cluster.layout.home / "nodes").iterdir()))
     list(cluster.up(nodes, fake_nodes=0))

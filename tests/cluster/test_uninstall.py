@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,9 @@ from tests.cluster.layout import REPOSITORY
 from tests.cluster.release import Release
 
 pytestmark = pytest.mark.cluster
+HALF_OF_GRACE_S = 37.5
+"""Of a pod that may take a minute for a request: so late Kubernetes looks again at a namespace that
+it is told to remove while pods of it end. Requests that have ended are not waited for."""
 LABEL = "--selector=app.kubernetes.io/part-of=hotplate"
 KINDS = (
     "namespaces,clusterroles,clusterrolebindings,csidrivers,validatingadmissionpolicies,"
@@ -33,7 +37,9 @@ def test_uninstalled_it_leaves_nothing_and_is_installed_anew(
     client("secret", "create", "kept", "WORD=w")
     client("deploy", ".", "--name", "left", "--scaling-min", "2", folder=service)
     assert mounts(cluster) != []
+    began = time.monotonic()
     installed.uninstall()
+    assert time.monotonic() - began < HALF_OF_GRACE_S
     assert mounts(cluster) == []
     assert labelled(kubectl) == []
     list(installed.install())

@@ -40,5 +40,5 @@ async def test_a_volume_that_is_held_back_holds_up_its_pod_alone(
 ) -> None:
     """For some seconds; the storm holds it back longer than a kubelet waits."""
     async with release_user(tmp_path) as user:
-        verdict = await cluster_volume.storm(user, tmp_path, 10.0)
+        verdict = await cluster_volume.storm(user, tmp_path, 5.0)
     assert verdict.broken == []

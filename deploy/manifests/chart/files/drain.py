@@ -1,8 +1,10 @@
 """Takes organizations down before a release is uninstalled, while agents still unmount volumes.
 
-The control plane goes first: it would make anew what is deleted. Then the organizations' namespaces
-go; their pods end as in any scale-down, with what runs in them. What held their deployments until
-then, the control plane's finalizer, is taken off when the last pod of a namespace has gone.
+The control plane goes first: it would make anew what is deleted. Then the deployments go; their
+pods end as in any scale-down, with what runs in them. When the last pod of a namespace has gone,
+what held its deployments until then, the control plane's finalizer, is taken off, and the namespace
+goes. Not before: Kubernetes looks again at one that it finds pods in after half the time that they
+may take to end, which is the longest time of a request.
 """
 
 from __future__ import annotations
@@ -56,15 +58,20 @@ def drain(cluster: Cluster, release: str) -> None:
     selector = "labelSelector=app.kubernetes.io/name=hotplate-control-plane"
     while cluster.ask("GET", f"/api/v1/namespaces/{release}/pods?{selector}")["items"]:
         time.sleep(LOOK_EVERY_S)
+    ended: set[str] = set()
     told: set[str] = set()
     while left := _organizations(cluster, release):
         for name in left:
-            if name not in told:
+            if name not in ended:
                 print(f"{name} is drained", flush=True)
-                cluster.ask("DELETE", f"/api/v1/namespaces/{name}")
-                told.add(name)
-            elif not cluster.ask("GET", f"/api/v1/namespaces/{name}/pods")["items"]:
+                deployments = f"/apis/apps/v1/namespaces/{name}/deployments"
+                cluster.ask("DELETE", f"{deployments}?labelSelector={LABEL}")
+                ended.add(name)
+            elif not _has_pods(cluster, name):
                 _let_go(cluster, name)
+                if name not in told:
+                    cluster.ask("DELETE", f"/api/v1/namespaces/{name}")
+                    told.add(name)
         time.sleep(LOOK_EVERY_S)
 
 
@@ -72,6 +79,13 @@ def _organizations(cluster: Cluster, release: str) -> list[str]:
     listed = cluster.ask("GET", f"/api/v1/namespaces?labelSelector={LABEL}")["items"]
     names = [each["metadata"]["name"] for each in listed]
     return [name for name in names if name.startswith(f"{release}-t-")]
+
+
+def _has_pods(cluster: Cluster, namespace: str) -> bool:
+    """Of ours, or what makes them: those of others end with the namespace."""
+    where = f"namespaces/{namespace}"
+    paths = (f"/apis/apps/v1/{where}/replicasets", f"/api/v1/{where}/pods")
+    return any(cluster.ask("GET", f"{path}?labelSelector={LABEL}")["items"] for path in paths)
 
 
 def _let_go(cluster: Cluster, namespace: str) -> None:
