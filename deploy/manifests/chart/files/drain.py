@@ -4,7 +4,8 @@ The control plane goes first: it would make anew what is deleted. Then the deplo
 pods end as in any scale-down, with what runs in them. When the last pod of a namespace has gone,
 what held its deployments until then, the control plane's finalizer, is taken off, and the namespace
 goes. Not before: Kubernetes looks again at one that it finds pods in after half the time that they
-may take to end, which is the longest time of a request.
+may take to end, which is the longest time of a request. Gateways go last, as who uninstalls waits
+for what Helm has made, and not for its pods.
 """
 
 from __future__ import annotations
@@ -52,12 +53,8 @@ class Cluster:
 
 
 def drain(cluster: Cluster, release: str) -> None:
-    """Returns when no organization's namespace is left."""
-    control_plane = f"/apis/apps/v1/namespaces/{release}/deployments/hotplate-control-plane"
-    cluster.ask("PATCH", f"{control_plane}/scale", {"spec": {"replicas": 0}})
-    selector = "labelSelector=app.kubernetes.io/name=hotplate-control-plane"
-    while cluster.ask("GET", f"/api/v1/namespaces/{release}/pods?{selector}")["items"]:
-        time.sleep(LOOK_EVERY_S)
+    """Returns when neither an organization's namespace nor a pod that serves them is left."""
+    _end(cluster, release, "hotplate-control-plane")
     ended: set[str] = set()
     told: set[str] = set()
     while left := _organizations(cluster, release):
@@ -72,6 +69,16 @@ def drain(cluster: Cluster, release: str) -> None:
                 if name not in told:
                     cluster.ask("DELETE", f"/api/v1/namespaces/{name}")
                     told.add(name)
+        time.sleep(LOOK_EVERY_S)
+    _end(cluster, release, "hotplate-gateway")
+
+
+def _end(cluster: Cluster, release: str, part: str) -> None:
+    """Returns when a Deployment of the release has no pod."""
+    deployment = f"/apis/apps/v1/namespaces/{release}/deployments/{part}"
+    cluster.ask("PATCH", f"{deployment}/scale", {"spec": {"replicas": 0}})
+    selector = f"labelSelector=app.kubernetes.io/name={part}"
+    while cluster.ask("GET", f"/api/v1/namespaces/{release}/pods?{selector}")["items"]:
         time.sleep(LOOK_EVERY_S)
 
 
