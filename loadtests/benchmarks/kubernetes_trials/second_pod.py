@@ -25,6 +25,7 @@ TENSORS, QUICK_TENSORS, TENSOR_BYTES = 128, 32, 8 << 20
 FILES = 3
 """As large models come; the stand-in of S3 takes no file of 3 GiB in time."""
 SAVED_S, READY_S = 300.0, 300.0
+STILL = "still_unpacking"
 SERVICE = """
 import bentoml
 from safetensors.torch import load_file
@@ -98,7 +99,7 @@ async def _measured(user: ReleaseUser, source: Path, bento: str, model_bytes: in
     token = await asyncio.to_thread(user.release.token, "cluster")
     agents = Agents(user.release.kubectl, RELEASE, source, token)
     one = {"Reader": {"scaling": {"min_replicas": 1, "max_replicas": 1}}}
-    await user.deploy(source, NAMES[0], one, bento=bento)
+    await _deployed(user, source, one, bento)
     first = await _start(user, NAMES[0])
     here = str(first["node"])
     nodes = [str(node["metadata"]["name"]) for node in await user.listed("nodes")]
@@ -117,6 +118,22 @@ async def _measured(user: ReleaseUser, source: Path, bento: str, model_bytes: in
         started = ColdStart.of((await user.deployment(name, "/cold_starts"))[0])
         rows += _rows(name, before, after, started, model_bytes)
     return rows
+
+
+async def _deployed(user: ReleaseUser, source: Path, services: Any, bento: str) -> None:
+    """Deploys the first one. What has been pushed is still taken apart for a while: the client is
+    told so and ends, as with a model that its user would deploy again in a moment."""
+
+    async def is_deployed() -> bool:
+        try:
+            await user.deploy(source, NAMES[0], services, bento=bento)
+        except BenchmarkFailed as error:
+            if STILL not in str(error):
+                raise
+            return False
+        return True
+
+    await until(is_deployed, READY_S, f"{bento} is still taken apart")
 
 
 async def _start(user: ReleaseUser, name: str) -> dict[str, Any]:

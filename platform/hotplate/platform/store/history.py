@@ -204,7 +204,7 @@ class History(StorePart):
         its = select(func.count()).where(table.deployment_id == deployment_id)
         rows = self._count(session, (table, deployment_id), its, added)
         if rows > KEPT_PER_DEPLOYMENT[table] + SURPLUS:
-            _prune(session, table, deployment_id)
+            _delete_older(session, table, deployment_id)
             del self._rows[table, deployment_id]
 
     def _count(
@@ -229,7 +229,7 @@ def _is_there(session: Session, deployment_id: int) -> bool:
 def add_event_row(session: Session, deployment_id: int, kind: str, message: str) -> None:
     """Adds an event inside a transaction that does more."""
     session.add(EventRow(deployment_id=deployment_id, at=utc_now(), kind=kind, message=message))
-    _prune(session, EventRow, deployment_id)
+    _delete_older(session, EventRow, deployment_id)
 
 
 def thinned(ids: Sequence[int], most: int) -> list[int]:
@@ -250,7 +250,7 @@ def _newest(session: Session, table: type[Row], deployment_id: int, limit: int) 
     return session.scalars(query.order_by(table.id.desc()).limit(limit)).all()
 
 
-def _prune(session: Session, table: type[HistoryRow], deployment_id: int) -> None:
+def _delete_older(session: Session, table: type[HistoryRow], deployment_id: int) -> None:
     session.flush()
     last_kept = (
         select(table.id)
