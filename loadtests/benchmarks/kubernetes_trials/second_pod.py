@@ -20,12 +20,8 @@ from tests.cluster.helm import RELEASE
 from tests.support.end_to_end.cold_start import ColdStart
 
 NAMES = ("bench-pod-first", "bench-pod-second", "bench-pod-third")
-TENSORS, QUICK_TENSORS, TENSOR_BYTES = 128, 32, 8 << 20
-"""Of each file."""
-FILES = 3
-"""As large models come; the stand-in of S3 takes no file of 3 GiB in time."""
+TENSORS, QUICK_TENSORS, TENSOR_BYTES = 128, 64, 8 << 20
 SAVED_S, READY_S = 300.0, 300.0
-STILL = "still_unpacking"
 SERVICE = """
 import bentoml
 from safetensors.torch import load_file
@@ -38,9 +34,7 @@ class Reader:
     model = bentoml.models.BentoModel("numbers:VERSION")
 
     def __init__(self) -> None:
-        self.tensors = {}
-        for number in range(FILES):
-            self.tensors |= load_file(self.model.path_of(f"model-{number}.safetensors"))
+        self.tensors = load_file(self.model.path_of("model.safetensors"))
 
     @bentoml.api
     def sums(self) -> dict:
@@ -53,13 +47,12 @@ SAVE = f"""
 import bentoml, numpy, sys
 from safetensors.numpy import save_file
 random = numpy.random.default_rng()
+tensors = {{
+    f"t{{number}}": random.random({TENSOR_BYTES} // 4, dtype="float32")
+    for number in range(int(sys.argv[2]))
+}}
 with bentoml.models.create(f"numbers:{{sys.argv[3]}}") as model:
-    for file in range({FILES}):
-        tensors = {{
-            f"t{{file}}-{{number}}": random.random({TENSOR_BYTES} // 4, dtype="float32")
-            for number in range(int(sys.argv[2]))
-        }}
-        save_file(tensors, model.path_of(f"model-{{file}}.safetensors"))
+    save_file(tensors, model.path_of("model.safetensors"))
 bentoml.build("service:Reader", name="bench-reader", version=sys.argv[3], build_ctx=sys.argv[1])
 """
 _GROUPS = Path("/sys/fs/cgroup/memory")
@@ -79,18 +72,14 @@ async def measure(folder: Path, quick: bool) -> Sequence[Row]:
     source = folder / "reader"
     source.mkdir()
     version = uuid.uuid4().hex[:8]  # the store has those of earlier runs
-    (source / "service.py").write_text(
-        SERVICE.replace("VERSION", version).replace("FILES", str(FILES))
-    )
+    (source / "service.py").write_text(SERVICE.replace("VERSION", version))
     shutil.copy(ROOT / REQUIREMENTS, source)
     async with release_user(folder) as user:
         saving = (BIN / "python", "-c", SAVE, source, str(tensors), version)
         log = folder / "save.log"
         await output_of(*saving, log=log, timeout_s=SAVED_S, environ=user.environ, folder=source)
         try:
-            return await _measured(
-                user, source, f"bench-reader:{version}", FILES * tensors * TENSOR_BYTES
-            )
+            return await _measured(user, source, f"bench-reader:{version}", tensors * TENSOR_BYTES)
         finally:
             await user.delete(*NAMES)
 
@@ -99,7 +88,7 @@ async def _measured(user: ReleaseUser, source: Path, bento: str, model_bytes: in
     token = await asyncio.to_thread(user.release.token, "cluster")
     agents = Agents(user.release.kubectl, RELEASE, source, token)
     one = {"Reader": {"scaling": {"min_replicas": 1, "max_replicas": 1}}}
-    await _deployed(user, source, one, bento)
+    await user.deploy(source, NAMES[0], one, bento=bento)
     first = await _start(user, NAMES[0])
     here = str(first["node"])
     nodes = [str(node["metadata"]["name"]) for node in await user.listed("nodes")]
@@ -118,22 +107,6 @@ async def _measured(user: ReleaseUser, source: Path, bento: str, model_bytes: in
         started = ColdStart.of((await user.deployment(name, "/cold_starts"))[0])
         rows += _rows(name, before, after, started, model_bytes)
     return rows
-
-
-async def _deployed(user: ReleaseUser, source: Path, services: Any, bento: str) -> None:
-    """Deploys the first one. What has been pushed is still taken apart for a while: the client is
-    told so and ends, as with a model that its user would deploy again in a moment."""
-
-    async def is_deployed() -> bool:
-        try:
-            await user.deploy(source, NAMES[0], services, bento=bento)
-        except BenchmarkFailed as error:
-            if STILL not in str(error):
-                raise
-            return False
-        return True
-
-    await until(is_deployed, READY_S, f"{bento} is still taken apart")
 
 
 async def _start(user: ReleaseUser, name: str) -> dict[str, Any]:
