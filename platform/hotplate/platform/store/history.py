@@ -196,7 +196,7 @@ class History(StorePart):
             query = select(DecisionRow.id).where(*its).order_by(DecisionRow.id)
             gone = thinned(session.scalars(query).all(), DECISIONS_KEPT)
             session.execute(delete(DecisionRow).where(DecisionRow.id.in_(gone)))
-            del self._rows[deployment_id, service]
+            self._rows.pop((deployment_id, service), None)
 
     def _prune(
         self, session: Session, table: type[HistoryRow], deployment_id: int, added: int
@@ -205,7 +205,7 @@ class History(StorePart):
         rows = self._count(session, (table, deployment_id), its, added)
         if rows > KEPT_PER_DEPLOYMENT[table] + SURPLUS:
             _delete_older(session, table, deployment_id)
-            del self._rows[table, deployment_id]
+            self._rows.pop((table, deployment_id), None)
 
     def _count(
         self, session: Session, key: tuple[object, ...], counting: Select[int], added: int

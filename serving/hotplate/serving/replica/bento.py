@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +34,7 @@ def read_bento(folder: Path, hubs: Hubs, files: Mapping[str, str] | None = None)
     Raises `BentoUnusable` if the folder is no bento, the bento has the legacy format, or it names a
     model at a hub that is not one of `hubs`."""
     try:
-        about = _about((folder / "bento.yaml").read_bytes())
+        about = read_description((folder / "bento.yaml").read_bytes())
     except (FileNotFoundError, ValueError) as error:
         raise BentoUnusable(
             "The bento has no bento.yaml that can be read; push it again."
@@ -54,12 +53,6 @@ def read_bento(folder: Path, hubs: Hubs, files: Mapping[str, str] | None = None)
             "The bento.yaml of the bento is damaged (image or envs); build the bento again."
         )
     return Bento(folder, image, tuple(envs), hub_models(about, hubs), files)
-
-
-@lru_cache(maxsize=64)
-def _about(data: bytes) -> dict[str, Any]:
-    """Every start of a replica reads it, and nobody changes what it says. Raises ValueError."""
-    return read_description(data)
 
 
 def hub_models(about: Mapping[str, Any], hubs: Hubs) -> tuple[HubUrl, ...]:
