@@ -104,7 +104,7 @@ def used(folder: Path) -> Iterator[Finding]:
 def _until(index: int, enough: Callable[[float], bool]) -> GpuUsage:
     """The first reading that is enough, or the last."""
     for _ in range(LOOKS):
-        time.sleep(LOOK_S)
+        time.sleep(LOOK_S)  # NVML says nothing by itself, and no loop runs here
         found = read_gpus([index])[index]
         if enough(found.share):
             break

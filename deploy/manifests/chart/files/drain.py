@@ -69,7 +69,7 @@ def drain(cluster: Cluster, release: str) -> None:
                 if name not in told:
                     cluster.ask("DELETE", f"/api/v1/namespaces/{name}")
                     told.add(name)
-        time.sleep(LOOK_EVERY_S)
+        time.sleep(LOOK_EVERY_S)  # a cluster is asked again, and no loop runs here
     _end(cluster, release, "hotplate-gateway")
 
 
@@ -79,7 +79,7 @@ def _end(cluster: Cluster, release: str, part: str) -> None:
     cluster.ask("PATCH", f"{deployment}/scale", {"spec": {"replicas": 0}})
     selector = f"labelSelector=app.kubernetes.io/name={part}"
     while cluster.ask("GET", f"/api/v1/namespaces/{release}/pods?{selector}")["items"]:
-        time.sleep(LOOK_EVERY_S)
+        time.sleep(LOOK_EVERY_S)  # a cluster is asked again, and no loop runs here
 
 
 def _organizations(cluster: Cluster, release: str) -> list[str]:
