@@ -107,8 +107,9 @@ def make_app(
     app.add_routes(transfers.routes())
     for kind in Kind:
         app.add_routes(RepositoryRoutes(kind, store.artifacts).routes())
-        app.add_routes(ArtifactRoutes(kind, store.artifacts).routes())
-        app.add_routes(UploadRoutes(kind, store, blobs, unpacking, transfers, settings).routes())
+        uploads = UploadRoutes(kind, store, blobs, unpacking, transfers, settings)
+        app.add_routes(ArtifactRoutes(kind, store.artifacts, uploads.settled).routes())
+        app.add_routes(uploads.routes())
         app.add_routes(DeletionRoutes(kind, store.artifacts, unpacking).routes())
         app.add_routes(DownloadRoutes(kind, store.artifacts, transfers).routes())
     watchers = RolloutWatchers(controller, settings)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 from aiohttp import web
 
 from hotplate.platform.api.bentocloud import views
@@ -21,12 +23,16 @@ from hotplate.platform.spec.names import check_name
 from hotplate.platform.store.artifacts import ArtifactDraft, Artifacts
 from hotplate.platform.store.records import Artifact, Kind
 
+Settled = Callable[[web.Request, Artifact], Awaitable[Artifact]]
+
 
 class ArtifactRoutes:
     """Those of one kind."""
 
-    def __init__(self, kind: Kind, artifacts: Artifacts) -> None:
+    def __init__(self, kind: Kind, artifacts: Artifacts, settled: Settled | None = None) -> None:
+        """`settled` waits until what was uploaded for a version is unpacked."""
         self._kind = kind
+        self._settled = settled
         self._checked = checked_bento if kind is Kind.BENTO else checked_model
         self._artifacts = artifacts
 
@@ -60,8 +66,14 @@ class ArtifactRoutes:
         return web.json_response(views.artifact(artifact))
 
     async def get(self, request: web.Request) -> web.Response:
-        """`GET …/{version}`: the version. Raises NotFound."""
-        return web.json_response(views.artifact(await named(self._kind, self._artifacts, request)))
+        """`GET …/{version}`: the version. Raises NotFound.
+
+        The client pushes what is not there whole: while it is unpacked, the answer waits.
+        """
+        artifact = await named(self._kind, self._artifacts, request)
+        if self._settled is not None and not artifact.usable:
+            artifact = await self._settled(request, artifact)
+        return web.json_response(views.artifact(artifact))
 
     async def update(self, request: web.Request) -> web.Response:
         """A push of a version that was never finished, or is forced. Null leaves a field."""

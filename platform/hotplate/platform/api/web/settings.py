@@ -39,7 +39,8 @@ class ApiSettings:
     """How long of that, while it waits for room or for its environment to be built: then the client
     is told so instead, and asks again 10 s later."""
     unpack_wait_s: float = 45.0
-    """How long an upload's answer waits for its unpacking; then it goes on in the background."""
+    """How long an upload's answer waits for its unpacking, and then again where the caller can be
+    told so; else it goes on in the background."""
     body_s: float = 60.0
     """A JSON body that has not come whole after this is refused."""
     body_idle_s: float = 60.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 
@@ -54,15 +54,19 @@ class Unpacking:
         """Whether an upload of the version is being unpacked."""
         return artifact_id in self._jobs
 
-    async def wait(self, artifact: Artifact, timeout_s: float) -> Artifact:
-        """The version after its job, or as it is after `timeout_s`.
+    async def wait(
+        self, artifact: Artifact, timeout_s: float, longer: Callable[[], bool] = lambda: False
+    ) -> Artifact:
+        """The version after its job, or as it is after `timeout_s`, unless `longer` says each time
+        to wait as long again.
 
         Raises what the job raised: Invalid and BadArchive for a tar that is refused, any other
         CacheError for a store that failed.
         """
         if job := self._jobs.get(artifact.id):
-            done, _ = await asyncio.wait({job}, timeout=timeout_s)
-            if done:
+            while not (await asyncio.wait({job}, timeout=timeout_s))[0] and longer():
+                pass
+            if job.done():
                 return job.result()
         repository = artifact.repository
         return await self._store.run(

@@ -9,16 +9,18 @@ manifest and chunks that agents stream, in the background, once all have come.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 from aiohttp import web
 
-from hotplate.cache.errors import NoSpace
+from hotplate.cache.errors import CacheError, NoSpace
 from hotplate.cache.store.blobs import BlobStore
 from hotplate.platform.api.bentocloud import views
 from hotplate.platform.api.bentocloud.archives.spooling import spool
 from hotplate.platform.api.bentocloud.archives.transfers import Transfers
 from hotplate.platform.api.bentocloud.archives.unpacking import Unpacking
 from hotplate.platform.api.bentocloud.artifacts import collection_path, named
+from hotplate.platform.api.web.processing import say_processing
 from hotplate.platform.api.web.requests import body
 from hotplate.platform.api.web.settings import ApiSettings
 from hotplate.platform.errors import Conflict, Invalid
@@ -58,9 +60,19 @@ class UploadRoutes:
             web.patch(one + "finish_upload", self.finish),
         ]
 
+    async def settled(self, request: web.Request, artifact: Artifact) -> Artifact:
+        """The version once what was uploaded for it is unpacked, whatever came of that."""
+        try:
+            return await self._unpacked(request, artifact)
+        except (CacheError, Invalid):  # told to whoever uploaded it
+            return await self._named(request)
+
     async def start(self, request: web.Request) -> web.Response:
-        """`PATCH …/start_upload`: bytes will come; the version. Raises NotFound, NoSpace."""
-        artifact = await self._named(request)
+        """`PATCH …/start_upload`: bytes will come; the version. Raises NotFound, NoSpace.
+
+        What came before is unpacked first: no part is replaced while it is read.
+        """
+        artifact = await self.settled(request, await self._named(request))
         await self._check_room(await self._store.run(self._store.uploads.open, artifact.id))
         artifact = await self._store.run(self._store.uploads.start, artifact.id)
         return web.json_response(views.artifact(artifact))
@@ -77,7 +89,7 @@ class UploadRoutes:
                 upload, str(error) or "the upload was broken off; send it again"
             )
             raise
-        return await self._unpack(upload, [1])
+        return await self._unpack(request, upload, [1])
 
     async def presign_whole(self, request: web.Request) -> web.Response:
         """`PATCH …/presign_upload_url`: the version with a URL for the whole tar."""
@@ -122,7 +134,7 @@ class UploadRoutes:
         upload = await self._upload(artifact, fields)
         self._transfers.check_complete(upload.id)
         arrived = await asyncio.to_thread(self._blobs.parts, upload.id)
-        return await self._unpack(upload, _checked_parts(fields, arrived))
+        return await self._unpack(request, upload, _checked_parts(fields, arrived))
 
     async def finish(self, request: web.Request) -> web.Response:
         """The client's last word. A success that is none here is refused with the reason."""
@@ -138,7 +150,7 @@ class UploadRoutes:
             return web.json_response(views.artifact(artifact))
         if not self._unpacking.busy(artifact.id) and artifact.upload_status == "uploading":
             await self._unpack_what_is_there(artifact)
-        artifact = await self._unpacking.wait(artifact, self._settings.unpack_wait_s)
+        artifact = await self._unpacked(request, artifact)
         if artifact.upload_status == "failed":
             raise Invalid(f"{self._kind} '{artifact.tag}': {artifact.upload_finished_reason}")
         if not artifact.usable and not self._unpacking.busy(artifact.id):
@@ -169,10 +181,16 @@ class UploadRoutes:
         if arrived := await asyncio.to_thread(self._blobs.parts, upload.id):
             self._unpacking.start(upload, sorted(arrived))
 
-    async def _unpack(self, upload: UploadRecord, parts: list[int]) -> web.Response:
+    async def _unpack(
+        self, request: web.Request, upload: UploadRecord, parts: list[int]
+    ) -> web.Response:
         self._unpacking.start(upload, parts)
-        artifact = await self._unpacking.wait(upload.artifact, self._settings.unpack_wait_s)
+        artifact = await self._unpacked(request, upload.artifact)
         return web.json_response(views.artifact(artifact, upload_id=upload.id))
+
+    async def _unpacked(self, request: web.Request, artifact: Artifact) -> Artifact:
+        longer = partial(say_processing, request)
+        return await self._unpacking.wait(artifact, self._settings.unpack_wait_s, longer)
 
     async def _named(self, request: web.Request) -> Artifact:
         return await named(self._kind, self._store.artifacts, request)
