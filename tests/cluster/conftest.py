@@ -15,6 +15,7 @@ from tests.cluster.installation import Installation
 from tests.cluster.kubectl import Kubectl
 from tests.cluster.layout import REPOSITORY, Layout
 from tests.cluster.release import RELEASE_IS_OURS, Release
+from tests.cluster.told import is_deployed
 from tests.schedule import FIRST_ON_A_CLUSTER, rank
 
 
@@ -97,7 +98,7 @@ def installed(cluster: Installation, is_ours: bool) -> Iterator[Release]:
         one.uninstall()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def client(installed: Release, tmp_path_factory: pytest.TempPathFactory) -> Client:
     """The stock client, logged in."""
     one = Client(tmp_path_factory.mktemp("laptop"))
@@ -105,10 +106,16 @@ def client(installed: Release, tmp_path_factory: pytest.TempPathFactory) -> Clie
     return one
 
 
-@pytest.fixture(scope="module")
-def hello(client: Client) -> Iterator[str]:
-    """The host name of a deployment of `examples/hello` with two replicas."""
-    folder = REPOSITORY / "examples/hello"
-    flags = ["--scaling-min", "2", "--scaling-max", "2"]
-    with client.deployed(folder, "hello-to-all", *flags) as host:
-        yield host
+@pytest.fixture(scope="session")
+def hello(installed: Release, client: Client, is_ours: bool) -> Iterator[str]:
+    """The host name of a deployment of `examples/hello` with two replicas.
+
+    In a release for tests alone it stays for the next run, and goes with the release.
+    """
+    name, flags = "hello-to-all", ("--scaling-min", "2", "--scaling-max", "2")
+    is_new = not is_deployed(installed, name)
+    if is_new:
+        client("deploy", ".", "--name", name, *flags, folder=REPOSITORY / "examples/hello")
+    yield f"{name}.models.test"
+    if is_new and not is_ours:
+        client("deployment", "delete", name)

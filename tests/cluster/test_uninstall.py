@@ -10,7 +10,6 @@ import pytest
 from tests.cluster.client import Client
 from tests.cluster.installation import Installation
 from tests.cluster.kubectl import Kubectl
-from tests.cluster.layout import REPOSITORY
 from tests.cluster.release import Release
 
 pytestmark = pytest.mark.cluster
@@ -27,15 +26,18 @@ KINDS = (
 
 
 def test_uninstalled_it_leaves_nothing_and_is_installed_anew(
-    cluster: Installation, kubectl: Kubectl, installed: Release, client: Client, is_ours: bool
+    cluster: Installation,
+    kubectl: Kubectl,
+    installed: Release,
+    client: Client,
+    is_ours: bool,
+    hello: str,
 ) -> None:
-    """A deployment runs meanwhile, whose pods have mounts on both nodes, and a secret is kept: the
+    """A deployment runs meanwhile, whose pods have mounts on nodes, and a secret is kept: the
     next release cannot read what that was encrypted with."""
     if not is_ours:
         pytest.skip("others have deployments there")
-    service = REPOSITORY / "examples/hello"
     client("secret", "create", "kept", "WORD=w")
-    client("deploy", ".", "--name", "left", "--scaling-min", "2", folder=service)
     assert mounts(cluster) != []
     began = time.monotonic()
     installed.uninstall()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import urllib.error
 import urllib.request
 from collections.abc import Callable
+from http import HTTPStatus
 from typing import Any
 
 from tests.cluster.layout import node_address
@@ -29,6 +31,16 @@ def asked(release: Release, path: str, method: str = "GET", body: Any = None) ->
 
 def page(release: Release, name: str, part: str = "") -> Any:
     return asked(release, f"/api/v1/hotplate/deployments/{name}{part}")
+
+
+def is_deployed(release: Release, name: str) -> bool:
+    try:
+        page(release, name)
+    except urllib.error.HTTPError as error:
+        if error.code != HTTPStatus.NOT_FOUND:
+            raise
+        return False
+    return True
 
 
 def reasons(release: Release, name: str) -> str:
