@@ -10,8 +10,8 @@ import contextlib
 import hashlib
 import json
 import os
+import select
 import signal
-import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -21,7 +21,6 @@ from tests.cluster.errors import TestClusterError
 from tests.cluster.layout import Layout
 
 _END_WITHIN_S = 10.0
-_LOOK_EVERY_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +104,7 @@ class Daemons:
         daemon = self.find(name)
         if daemon is not None:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(daemon.pid, number)
-                os.kill(daemon.pid, signal.SIGCONT)
-            self._await_end(daemon)
+                _end(daemon.pid, number)
         self._record(name).unlink(missing_ok=True)
 
     def last_lines(self, name: str, lines: int = 5) -> str:
@@ -118,18 +115,28 @@ class Daemons:
             return ""
         return "\n".join(written.splitlines()[-lines:])
 
-    def _await_end(self, daemon: Daemon) -> None:
-        deadline = time.monotonic() + _END_WITHIN_S
-        while daemon.running:
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(daemon.pid, os.WNOHANG)
-            if time.monotonic() > deadline:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(daemon.pid, signal.SIGKILL)
-            time.sleep(_LOOK_EVERY_S)
-
     def _record(self, name: str) -> Path:
         return self.layout.daemons / f"{name}.json"
+
+
+def _end(pid: int, number: signal.Signals) -> None:
+    """Returns when no thread is left: the first may end before others, which keep the ports.
+
+    Raises ProcessLookupError if there is none at all.
+    """
+    ended = select.poll()
+    process = os.pidfd_open(pid)
+    try:
+        ended.register(process)
+        for each in (number, signal.SIGCONT):
+            signal.pidfd_send_signal(process, each)
+        if not ended.poll(1000 * _END_WITHIN_S):
+            signal.pidfd_send_signal(process, signal.SIGKILL)
+            ended.poll()
+    finally:
+        os.close(process)
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(pid, os.WNOHANG)
 
 
 def _digest(argv: Sequence[str], inside: int | None, files: Sequence[Path]) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 from tests.cluster.errors import TestClusterError
 from tests.cluster.layout import Layout
+from tests.support.patience import pause_after
 
 _ASK_EVERY_S = 0.2
 
@@ -47,12 +48,15 @@ class Kubectl:
     def wait(self, *arguments: str, timeout_s: float, word: str = "") -> None:
         """Asks until the command succeeds and prints the word; TestClusterError with its last words
         after that long."""
-        deadline = time.monotonic() + timeout_s
+        asked_at = time.monotonic()
+        deadline = asked_at + timeout_s
         while (done := self._run(arguments, None)).returncode or word not in done.stdout:
-            if time.monotonic() > deadline:
+            now = time.monotonic()
+            if now > deadline:
                 said = (done.stderr or done.stdout).strip()
                 raise TestClusterError(f"kubectl {' '.join(arguments)}: {said}")
-            time.sleep(_ASK_EVERY_S)
+            time.sleep(pause_after(now - asked_at, _ASK_EVERY_S))
+            asked_at = time.monotonic()
 
     def _run(
         self, arguments: tuple[str, ...], given: str | None

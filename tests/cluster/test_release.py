@@ -23,6 +23,7 @@ from tests.cluster.helm import RELEASE
 from tests.cluster.kubectl import Kubectl
 from tests.cluster.layout import REPOSITORY, node_address
 from tests.cluster.release import API_PORT, GATEWAY_PORT, PARTS, Release
+from tests.cluster.told import eventually
 from tests.support.certificates import issue
 from tests.support.patience import until
 
@@ -154,12 +155,12 @@ async def test_an_instance_type_runs_on_the_nodes_that_it_selects(
                 for condition in pod["status"].get("conditions", ())
             )
 
-        await until(lambda: "didn't match Pod's node affinity/selector" in said())
+        await eventually(lambda: "didn't match Pod's node affinity/selector" in said())
         (pod,) = pods()
         assert pod["spec"]["nodeSelector"] == {"size": "small"}
         kubectl("label", "node", "node2", "size=small")
         try:
-            await until(lambda: [each["spec"].get("nodeName") for each in pods()] == ["node2"])
+            await eventually(lambda: [each["spec"].get("nodeName") for each in pods()] == ["node2"])
         finally:
             kubectl("label", "node", "node2", "size-")
 

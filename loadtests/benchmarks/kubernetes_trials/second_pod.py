@@ -20,7 +20,10 @@ from tests.cluster.helm import RELEASE
 from tests.support.end_to_end.cold_start import ColdStart
 
 NAMES = ("bench-pod-first", "bench-pod-second", "bench-pod-third")
-TENSORS, QUICK_TENSORS, TENSOR_BYTES = 128, 64, 8 << 20
+TENSORS, QUICK_TENSORS, TENSOR_BYTES = 128, 32, 8 << 20
+"""Of each file."""
+FILES = 3
+"""As large models come."""
 SAVED_S, READY_S = 300.0, 300.0
 SERVICE = """
 import bentoml
@@ -34,7 +37,9 @@ class Reader:
     model = bentoml.models.BentoModel("numbers:VERSION")
 
     def __init__(self) -> None:
-        self.tensors = load_file(self.model.path_of("model.safetensors"))
+        self.tensors = {}
+        for number in range(FILES):
+            self.tensors |= load_file(self.model.path_of(f"model-{number}.safetensors"))
 
     @bentoml.api
     def sums(self) -> dict:
@@ -47,12 +52,13 @@ SAVE = f"""
 import bentoml, numpy, sys
 from safetensors.numpy import save_file
 random = numpy.random.default_rng()
-tensors = {{
-    f"t{{number}}": random.random({TENSOR_BYTES} // 4, dtype="float32")
-    for number in range(int(sys.argv[2]))
-}}
 with bentoml.models.create(f"numbers:{{sys.argv[3]}}") as model:
-    save_file(tensors, model.path_of("model.safetensors"))
+    for file in range({FILES}):
+        tensors = {{
+            f"t{{file}}-{{number}}": random.random({TENSOR_BYTES} // 4, dtype="float32")
+            for number in range(int(sys.argv[2]))
+        }}
+        save_file(tensors, model.path_of(f"model-{{file}}.safetensors"))
 bentoml.build("service:Reader", name="bench-reader", version=sys.argv[3], build_ctx=sys.argv[1])
 """
 _GROUPS = Path("/sys/fs/cgroup/memory")
@@ -72,14 +78,16 @@ async def measure(folder: Path, quick: bool) -> Sequence[Row]:
     source = folder / "reader"
     source.mkdir()
     version = uuid.uuid4().hex[:8]  # the store has those of earlier runs
-    (source / "service.py").write_text(SERVICE.replace("VERSION", version))
+    written = SERVICE.replace("VERSION", version).replace("FILES", str(FILES))
+    (source / "service.py").write_text(written)
     shutil.copy(ROOT / REQUIREMENTS, source)
     async with release_user(folder) as user:
         saving = (BIN / "python", "-c", SAVE, source, str(tensors), version)
         log = folder / "save.log"
         await output_of(*saving, log=log, timeout_s=SAVED_S, environ=user.environ, folder=source)
         try:
-            return await _measured(user, source, f"bench-reader:{version}", tensors * TENSOR_BYTES)
+            model_bytes = FILES * tensors * TENSOR_BYTES
+            return await _measured(user, source, f"bench-reader:{version}", model_bytes)
         finally:
             await user.delete(*NAMES)
 
