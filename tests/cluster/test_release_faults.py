@@ -26,7 +26,7 @@ RATE_PER_S = 100.0
 FAULT_S = 6.0
 """How long something is away; a storm lets it be away for longer."""
 PUT_RIGHT_S = 30.0
-NOTICED_S = 30.0
+NOTICED_S = 20.0
 """How long the other side of a connection may be silent to probes."""
 API_SERVICE_PORT = 443
 BACK_S = 60.0

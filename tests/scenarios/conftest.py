@@ -11,6 +11,7 @@ import asyncio
 import os
 import uuid
 from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from functools import partial
 
@@ -142,43 +143,51 @@ async def sleeper(platform: AnyPlatform, kitchen: str) -> str:
 
 @pytest.fixture(scope="package")
 def shapes(
-    platform: AnyPlatform, laptop: Laptop, kitchen: str, tmp_path_factory: pytest.TempPathFactory
+    platform: AnyPlatform,
+    laptop: Laptop,
+    tmp_path_factory: pytest.TempPathFactory,
+    request: pytest.FixtureRequest,
 ) -> Shapes:
-    """Bentos of every shape; kitchen: their environment is there."""
+    """Bentos of every shape, built while the kitchen is deployed, whose environment they have."""
     folder = tmp_path_factory.mktemp("shapes")
     made = Shapes(platform, laptop, folder, free_port(), free_port())
     for name, source in SOURCES.items():
         (folder / f"{name.lower()}.py").write_text(source.replace(PAGE, made.page))
-    asyncio.run(laptop.python(building(str(folder))))
+    with ThreadPoolExecutor(1) as beside:
+        built = beside.submit(asyncio.run, laptop.python(building(str(folder))))
+        request.getfixturevalue("kitchen")
+        built.result()
     return made
 
 
 @pytest.fixture(scope="package")
-def hall(shapes: Shapes) -> str:
+def deployed_shapes(shapes: Shapes) -> dict[str, str]:
+    """The URLs of a deployment of each, by its name; they are made side by side."""
+    return asyncio.run(shapes.deploy_all())
+
+
+@pytest.fixture(scope="package")
+def hall(deployed_shapes: dict[str, str]) -> str:
     """The URL of a chain of three services; the first has nearly every shape."""
-    return asyncio.run(shapes.deploy("hall", {"NOTES": shapes.notes}))
+    return deployed_shapes["hall"]
 
 
 @pytest.fixture(scope="package")
-def tasks(shapes: Shapes) -> str:
+def tasks(deployed_shapes: dict[str, str]) -> str:
     """The URL of a service with tasks, which do no harm when they run twice."""
-    label = {"key": "hotplate/may-run-twice", "value": "true"}
-    return asyncio.run(shapes.deploy("tasks", labels=[label]))
+    return deployed_shapes["tasks"]
 
 
 @pytest.fixture(scope="package")
-def command(shapes: Shapes) -> str:
+def command(deployed_shapes: dict[str, str]) -> str:
     """The URL of a service that is a program of its own."""
-    envs = {"NOTES": shapes.notes, "COMMAND_PORT": shapes.command_port}
-    return asyncio.run(shapes.deploy("command", envs))
+    return deployed_shapes["command"]
 
 
 @pytest.fixture(scope="package")
-def prefixed(shapes: Shapes, hall: str) -> str:
+def prefixed(deployed_shapes: dict[str, str]) -> str:
     """The URL of a service below `/v1` that asks for a token, and sleeps when nobody calls."""
-    envs = {"HALL": hall, "UNREADY": shapes.unready}
-    sleepy = {"Prefixed": {"scaling": SLEEPY}}
-    return asyncio.run(shapes.deploy("prefixed", envs, services=sleepy, access_authorization=True))
+    return deployed_shapes["prefixed"]
 
 
 @pytest.fixture(scope="module")

@@ -9,10 +9,11 @@ KEEPALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
 """A machine that vanishes is noticed after half a minute; otherwise its slots would stay taken."""
 
 
-def keep_alive(sock: socket.socket) -> None:
-    """Turns on keep-alive: the connection ends if its idle peer no longer responds."""
+def keep_alive(sock: socket.socket, idle_s: int = KEEPALIVE["TCP_KEEPIDLE"]) -> None:
+    """Turns on keep-alive: the connection ends if its peer, idle for `idle_s`, no longer
+    responds."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, seconds in KEEPALIVE.items():
+    for option, seconds in (KEEPALIVE | {"TCP_KEEPIDLE": idle_s}).items():
         if hasattr(socket, option):
             sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), seconds)
 

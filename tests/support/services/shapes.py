@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import Iterable, Mapping
@@ -12,7 +13,7 @@ from typing import Any
 
 from tests.support.end_to_end.any_platform import AnyPlatform
 from tests.support.end_to_end.laptop import Laptop
-from tests.support.services.bentos import IMAGE
+from tests.support.services.bentos import IMAGE, SLEEPY
 from tests.support.services.hall import CORS, HALL
 
 TASKS = (
@@ -147,6 +148,23 @@ class Shapes:
         config = {"name": name, "bento": f"{name}:v1", "envs": items, **more}
         await self.laptop.bentoml("deploy", "--config-dict", json.dumps(config))
         return await self.platform.url_of(name)
+
+    async def deploy_all(self) -> dict[str, str]:
+        """The URLs of a deployment of each, by its name."""
+        again = {"key": "hotplate/may-run-twice", "value": "true"}
+        command = {"NOTES": self.notes, "COMMAND_PORT": self.command_port}
+        hall, tasks, command_url = await asyncio.gather(
+            self.deploy("hall", {"NOTES": self.notes}),
+            self.deploy("tasks", labels=[again]),
+            self.deploy("command", command),
+        )
+        prefixed = await self.deploy(
+            "prefixed",
+            {"HALL": hall, "UNREADY": self.unready},
+            services={"Prefixed": {"scaling": SLEEPY}},
+            access_authorization=True,
+        )
+        return {"hall": hall, "tasks": tasks, "command": command_url, "prefixed": prefixed}
 
     async def slots(self, name: str, service: str) -> int:
         """As `hotplate status NAME` shows them."""

@@ -26,6 +26,9 @@ REQUEST_S = 15.0
 """How long one request may take; an API server that is slow by 5 s is still of use."""
 WATCH_S = 240
 """After so long the server ends a watch, and another one goes on where it was."""
+WATCH_IDLE_S = 5
+"""After so long the server is asked whether it is there: there are few watches, which much waits
+for."""
 SILENT_WATCH_S = WATCH_S + 30.0
 FOLLOW_S = 24 * 3600.0
 """The longest that a pod may take to end, while its log is kept."""
@@ -230,8 +233,8 @@ class ClusterApi:
 
 
 def _session(trust: ssl.SSLContext) -> aiohttp.ClientSession:
-    """As the client would make it, but that it notices within half a minute when the API server has
-    vanished without a word: nobody sends anything while a watch has nothing to tell."""
+    """As the client would make it, but that it notices after 20 s when the API server has vanished
+    without a word: nobody sends anything while a watch has nothing to tell."""
     connector = aiohttp.TCPConnector(limit=CONNECTIONS, ssl=trust, socket_factory=lively_socket)
     return aiohttp.ClientSession(connector=connector, trust_env=True, read_bufsize=READ_BYTES)
 
@@ -240,7 +243,7 @@ def lively_socket(address: tuple[Any, ...]) -> socket.socket:
     """A new socket for one of the addresses that `getaddrinfo` gives, with keep-alive."""
     family, kind, protocol, *_ = address
     made = socket.socket(family, kind, protocol)
-    keep_alive(made)
+    keep_alive(made, WATCH_IDLE_S)
     return made
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,7 @@ class SlowBlobs(BlobStore):
         super().__init__(url)
         self.reads = 0
 
-    def read_parts(self, upload: str, parts: Sequence[int]) -> Iterator[bytes]:
+    def read_parts(self, upload: str, parts: Iterable[int]) -> Iterator[bytes]:
         self.reads += 1
         threading.Event().wait(TAKES_S)
         return super().read_parts(upload, parts)
