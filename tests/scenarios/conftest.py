@@ -8,6 +8,7 @@ left out.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import uuid
 from collections.abc import AsyncIterator, Iterator
@@ -32,6 +33,9 @@ from tests.support.services.bentos import KITCHEN, SLEEPY
 from tests.support.services.hall import PAGE
 from tests.support.services.public_services import PublicService, delete_all, deploy_all
 from tests.support.services.shapes import SOURCES, Shapes, building
+
+BUILT_WITHIN_S = 300.0
+"""How long its environment may take to be built."""
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -130,8 +134,11 @@ def kitchen(platform: AnyPlatform, laptop: Laptop, tmp_path_factory: pytest.Temp
         if isinstance(platform, Platform)
         else nullcontext()
     )
+    sleeper = {"name": "sleeper", "bento": tag, "services": {"Kitchen": {"scaling": SLEEPY}}}
     with known:
-        asyncio.run(laptop.deploy("sleeper", tag, Kitchen={"scaling": SLEEPY}))
+        deploy = ("deploy", "--config-dict", json.dumps(sleeper), "--no-wait")
+        asyncio.run(laptop.bentoml(*deploy))
+        asyncio.run(platform.stands("sleeper", BUILT_WITHIN_S))
     return tag
 
 

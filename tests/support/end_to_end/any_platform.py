@@ -92,6 +92,16 @@ class AnyPlatform(ABC):
         (count,) = [one["in_flight"] for one in services if one["service"] == service]
         return int(count)
 
+    async def stands(self, name: str, within_s: float) -> None:
+        """Wait until a deployment serves, or sleeps: the client would look every 10 s."""
+
+        async def status() -> bool:
+            found = await self.ask(name)
+            assert found["status"] not in ("failed", "image-build-failed"), found["reason"]
+            return found["status"] in ("running", "scaled-to-zero")
+
+        await until(status, within_s)
+
     async def asleep(self, name: str) -> None:
         """Wait until a deployment has no replica."""
 
