@@ -25,7 +25,7 @@ from tests.cluster.stand_ins import StandIns
 GATEWAY = f"http://{node_address(1)}:{GATEWAY_PORT}"
 """Where callers arrive; a gateway of any node answers there."""
 NAMESPACE = f"{RELEASE}-t-default"
-DEPLOY_S = 600.0
+DEPLOY_S = 900.0
 """How long `bentoml deploy` may take: a Job builds an environment."""
 ASLEEP_S = 60.0
 GONE_S = 90.0
