@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import shutil
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from tests.cluster import binaries
@@ -15,6 +17,7 @@ from tests.cluster.daemons import Daemons
 from tests.cluster.errors import TestClusterError
 from tests.cluster.fake_nodes import FakeNodes
 from tests.cluster.images import ours
+from tests.cluster.images.oci import Archive
 from tests.cluster.images.small import SMALL_IMAGES, ensure_small
 from tests.cluster.kubectl import Kubectl
 from tests.cluster.lan import Lan
@@ -47,11 +50,9 @@ class Installation:
         small = [ensure_small(self.layout, program) for program in SMALL_IMAGES]
         images = [*small, *ours.archives(self.layout)]
         machines = {}
-        for node in self._nodes(nodes):
-            yield from node.ensure()
-            for image in images:
-                if node.load(image):
-                    yield f"{node.name} has {image.place.stem}"
+        with ThreadPoolExecutor() as side_by_side:
+            for steps in side_by_side.map(partial(_made, images), self._nodes(nodes)):
+                yield from steps
         for node in self._nodes(nodes):
             machines[node.name] = lan.ensure_machine(node.name, "")
         machines["proxy"] = lan.ensure_machine("proxy", PROXY_ADDRESS)
@@ -156,3 +157,9 @@ class Installation:
                 node.remove()
                 Kubectl(self.layout)("delete", "node", node.name, "--ignore-not-found")
                 yield f"{node.name} removed"
+
+
+def _made(images: Sequence[Archive], node: Node) -> list[str]:
+    """The steps by which a node runs and has the images."""
+    steps = list(node.ensure())
+    return [*steps, *(f"{node.name} has {each.place.stem}" for each in images if node.load(each))]
