@@ -208,7 +208,7 @@ async def test_an_agent_without_descriptors_says_so_and_recovers(agents: AgentBe
         pid = agent.process.pid
         limits = resource.prlimit(pid, resource.RLIMIT_NOFILE)
         await until_idle(pid)  # what it opens at its start would leave room
-        resource.prlimit(pid, resource.RLIMIT_NOFILE, (numbers_up_to(5, pid), limits[1]))
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (numbers_up_to(3, pid), limits[1]))
         refusals: list[str] = []
         tree = None
         async with client_at(agent.url, patience_s=1.0) as client, asyncio.timeout(PATIENCE_S):

@@ -50,6 +50,13 @@ def test_it_is_the_mean_of_the_forks_if_there_are_any_and_all_say_what_one_takes
     assert footprints.of(KEY).warm == WARM  # type: ignore[union-attr]  # it has one
 
 
+def test_one_that_has_just_ended_says_nothing() -> None:
+    footprints = Footprints()
+    footprints.note({KEY: [reading(30)]})
+    footprints.note({KEY: [reading(0)]})
+    assert own_mib(footprints) == 30
+
+
 def test_it_is_that_of_all_revisions_and_of_no_other_service() -> None:
     footprints = Footprints()
     footprints.note({KEY: [reading(10)], replace_revision(2): [reading(30)]})

@@ -76,7 +76,9 @@ class Footprints:
         """What the replicas that are ready take now, by their workload."""
         by_service: dict[_Service, list[MemoryReading]] = {}
         for key, found in readings.items():
-            fresh = [each for each in found if each.ready_for_s < FRESH_S]
+            # A replica that has just ended takes nothing, which says nothing of the next one.
+            there = [each for each in found if each.memory.alone_bytes]
+            fresh = [each for each in there if each.ready_for_s < FRESH_S]
             by_service.setdefault(_service(key), []).extend(fresh)
         for service, fresh in by_service.items():
             if fresh:
