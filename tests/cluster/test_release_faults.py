@@ -23,7 +23,7 @@ from tests.support.patience import until
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 NAMESPACE = f"{RELEASE}-t-default"
 RATE_PER_S = 100.0
-FAULT_S = 4.0
+FAULT_S = 6.0
 """How long something is away; a storm lets it be away for longer."""
 PUT_RIGHT_S = 30.0
 NOTICED_S = 20.0
