@@ -192,3 +192,90 @@ def test_pods_start_anew_with_an_upgrade_after_a_secret_that_they_read_has_chang
     other_database = said(database="two")
     changed = {name for name in first if other_database[name] != other_store[name]}
     assert changed == {"hotplate-control-plane"}
+
+
+@pytest.mark.alone
+def test_tokens_and_rights_of_a_release_and_what_is_left_when_it_is_uninstalled(
+    helm: Helm, kubectl: Kubectl, namespace: str, nodes_without_agents: None
+) -> None:
+    values = [f"--namespace={namespace}", f"--values={VALUES}", "--set=gateway.replicas=1"]
+    own = ["controlPlane.service.nodePort=null", "gateway.service.nodePort=null"]
+    flags = [*values, *(f"--set={value}" for value in [*own, "blobs.secretName="])]
+    helm("install", "own", str(CHART), *flags)
+    try:
+        before = secret(kubectl, namespace, "hotplate-tokens")
+        assert set(before) == {"admin-token", "cluster-token"}
+        helm("upgrade", "own", str(CHART), *flags, "--set=gateway.drainSeconds=60")
+        assert secret(kubectl, namespace, "hotplate-tokens") == before
+        of_agents = secret(kubectl, f"{namespace}-agents", "hotplate-tokens")
+        assert of_agents == {"cluster-token": before["cluster-token"]}
+        check_rights(kubectl, namespace)
+        organization(kubectl, f"{namespace}-t-default")
+    finally:
+        helm("uninstall", "own", f"--namespace={namespace}", "--wait", "--timeout=120s")
+    everything = "namespaces,clusterroles,clusterrolebindings,csidrivers"
+    left = kubectl("get", everything, "--selector=app.kubernetes.io/part-of=hotplate", "-oname")
+    assert [name for name in left.split() if namespace in name] == []
+    kinds = "all,secrets,configmaps,serviceaccounts,persistentvolumeclaims,roles,rolebindings"
+    ours = ["--selector=app.kubernetes.io/part-of=hotplate", "--output=name"]
+    assert kubectl("get", kinds, f"--namespace={namespace}", *ours) == ""
+
+
+def secret(kubectl: Kubectl, namespace: str, name: str) -> dict[str, str]:
+    said = kubectl("get", "secret", name, f"--namespace={namespace}", "--output=json")
+    data: dict[str, str] = json.loads(said)["data"]
+    return data
+
+
+def organization(kubectl: Kubectl, name: str) -> None:
+    """As the engine makes it: a deployment's anchor holds the namespace until it has drained."""
+    labels = {"app.kubernetes.io/managed-by": "hotplate", "app.kubernetes.io/part-of": "hotplate"}
+    metadata = {"name": name, "labels": labels}
+    anchor = {
+        "name": "own",
+        "namespace": name,
+        "labels": labels,
+        "finalizers": ["hotplate.dev/drain"],
+    }
+    kubectl.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}])
+    kubectl.apply([{"apiVersion": "v1", "kind": "ConfigMap", "metadata": anchor}])
+
+
+def check_rights(kubectl: Kubectl, release: str) -> None:
+    """What each account may, beyond what every account may."""
+    every_account = rights(kubectl, release, "default", release)
+    for account, own in (("hotplate-agent", f"{release}-agents"), ("default", f"{release}-builds")):
+        assert rights(kubectl, own, account, own) == every_account, account
+    gateway = rights(kubectl, release, "hotplate-gateway", release) - every_account
+    assert gateway == {"endpointslices.discovery.k8s.io [get list watch]"}
+    control_plane = rights(kubectl, release, "hotplate-control-plane", "kube-system")
+    assert control_plane - every_account == {
+        "nodes [get list watch]",
+        "namespaces [get create patch delete]",
+        "rolebindings.rbac.authorization.k8s.io [get create patch]",
+        "clusterroles.rbac.authorization.k8s.io [bind]",
+    }
+    asking = f"--as=system:serviceaccount:{release}:hotplate-control-plane"
+    kubectl("create", "namespace", f"{release}-t-default", "--dry-run=server", asking)
+    with pytest.raises(TestClusterError, match=f"changes namespaces that begin with {release}-t-"):
+        kubectl("create", "namespace", "another", "--dry-run=server", asking)
+    with pytest.raises(TestClusterError, match=f"changes namespaces that begin with {release}-t-"):
+        role = f"--clusterrole={release}-tenant"
+        binding = ["rolebinding", "own", role, "--user=own", "--namespace=kube-system"]
+        kubectl("create", *binding, "--dry-run=server", asking)
+
+
+def rights(kubectl: Kubectl, namespace: str, account: str, where: str) -> set[str]:
+    user = f"--as=system:serviceaccount:{namespace}:{account}"
+    groups = [
+        "system:serviceaccounts",
+        f"system:serviceaccounts:{namespace}",
+        "system:authenticated",
+    ]
+    asking = [user, *(f"--as-group={group}" for group in groups)]
+    listed = kubectl("auth", "can-i", "--list", "--no-headers", f"--namespace={where}", *asking)
+    found = set()
+    for line in listed.splitlines():
+        name, verbs = line.split(maxsplit=1)[0], line[line.rindex("[") :]
+        found.add(f"{name} {verbs}")
+    return found

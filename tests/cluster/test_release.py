@@ -91,15 +91,7 @@ async def test_a_part_is_started_anew_and_no_request_fails(
 
 
 @pytest.fixture(scope="module")
-def tokens(installed: Release) -> dict[str, str]:
-    """Of the release as it was installed."""
-    return secret(installed.kubectl, RELEASE, "hotplate-tokens")
-
-
-@pytest.fixture(scope="module")
-def changed(
-    installed: Release, tokens: dict[str, str], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Path]:
+def changed(installed: Release, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The certificate of gateways that serve TLS too; afterwards all is as it was.
 
     Several values at once: each change starts gateways and the control plane anew.
@@ -144,13 +136,6 @@ def test_values_are_followed(kubectl: Kubectl, client: Client, hello: str, chang
     assert "small" in client("deployment", "list-instance-types")
 
 
-def test_tokens_are_made_once(kubectl: Kubectl, tokens: dict[str, str], changed: Path) -> None:
-    assert set(tokens) == {"admin-token", "cluster-token"}
-    assert secret(kubectl, RELEASE, "hotplate-tokens") == tokens
-    of_agents = secret(kubectl, f"{RELEASE}-agents", "hotplate-tokens")
-    assert of_agents == {"cluster-token": tokens["cluster-token"]}
-
-
 async def test_an_instance_type_runs_on_the_nodes_that_it_selects(
     kubectl: Kubectl, client: Client, hello: str, changed: Path
 ) -> None:
@@ -182,9 +167,3 @@ async def test_an_instance_type_runs_on_the_nodes_that_it_selects(
 
 def got(kubectl: Kubectl, what: str) -> Any:
     return json.loads(kubectl("get", what, f"--namespace={RELEASE}", "--output=json"))
-
-
-def secret(kubectl: Kubectl, namespace: str, name: str) -> dict[str, str]:
-    said = kubectl("get", "secret", name, f"--namespace={namespace}", "--output=json")
-    data: dict[str, str] = json.loads(said)["data"]
-    return data

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.client import Client
-from tests.cluster.helm import RELEASE
 from tests.cluster.installation import Installation
 from tests.cluster.kubectl import Kubectl
 from tests.cluster.release import Release
@@ -39,7 +38,6 @@ def test_uninstalled_it_leaves_nothing_and_is_installed_anew(
     if not is_ours:
         pytest.skip("others have deployments there")
     client("secret", "create", "kept", "WORD=w")
-    organization(kubectl, f"{RELEASE}-t-nobodys")
     assert mounts(cluster) != []
     began = time.monotonic()
     installed.uninstall()
@@ -67,18 +65,3 @@ def mounts(cluster: Installation) -> list[str]:
             if place.startswith(("/var/lib/hotplate/", "/var/lib/kubelet/pods/")):
                 found.append(place)
     return [place for place in found if "kubernetes.io~csi" in place or "hotplate/" in place]
-
-
-def organization(kubectl: Kubectl, name: str) -> None:
-    """As the engine makes it: a deployment's anchor holds the namespace until it has drained, also
-    of one that nobody knows."""
-    labels = {"app.kubernetes.io/managed-by": "hotplate", "app.kubernetes.io/part-of": "hotplate"}
-    metadata = {"name": name, "labels": labels}
-    anchor = {
-        "name": "own",
-        "namespace": name,
-        "labels": labels,
-        "finalizers": ["hotplate.dev/drain"],
-    }
-    kubectl.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}])
-    kubectl.apply([{"apiVersion": "v1", "kind": "ConfigMap", "metadata": anchor}])
