@@ -15,7 +15,7 @@ from hotplate.platform.leadership.seat import Seat
 from tests.support.patience import PATIENCE_S, until
 
 PROGRAM = """
-import asyncio, os, sys, threading, time
+import asyncio, os, signal, sys, threading, time
 from pathlib import Path
 from hotplate.platform.leadership.seat import Seat
 from hotplate.platform.leadership.watchdog import Watchdog, begin_anew
@@ -27,15 +27,19 @@ seat = Seat(folder / "lock")
 asyncio.run(seat.take())
 if how == "leaves":
     seat.leave()
-if how == "rings":
-    watchdog = Watchdog(time.monotonic, lambda now: begin_anew("it was stopped"))
-    watchdog.bark_at(time.monotonic() + 0.3)
 acts = os.open(folder / "acts", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 def act():  # a thread of its own, as those of its pool, which runs as soon as it goes on
     while True:
         os.write(acts, b"x")
 threading.Thread(target=act, daemon=True).start()
+while os.fstat(acts).st_size == 0:
+    time.sleep(0.001)
+if how == "rings":
+    watchdog = Watchdog(time.monotonic, lambda now: begin_anew("it was stopped"))
+    watchdog.bark_at(time.monotonic() + 0.3)
 print("acts", flush=True)
+if how == "rings":
+    os.kill(os.getpid(), signal.SIGSTOP)
 while True:
     time.sleep(0.01)
 """
@@ -46,6 +50,7 @@ class Former:
 
     def __init__(self, folder: Path, how: str) -> None:
         self.folder = folder
+        self.how = how
         words = [sys.executable, "-c", PROGRAM, str(folder), how]
         self.process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         assert self.process.stdout is not None
@@ -56,7 +61,9 @@ class Former:
         return (self.folder / "acts").stat().st_size
 
     async def stopped(self) -> None:
-        self.process.send_signal(signal.SIGSTOP)
+        """One that rings stops by itself, as soon as its alarm is set."""
+        if self.how != "rings":
+            self.process.send_signal(signal.SIGSTOP)
         await until(lambda: "T (stopped)" in self.status)
 
     async def rung(self) -> None:
