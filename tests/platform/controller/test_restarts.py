@@ -29,6 +29,21 @@ async def test_a_restarted_controller_goes_on_where_the_last_one_was(tmp_path: P
     store.close()
 
 
+async def test_a_restarted_controller_replaces_an_adopted_replica_whose_end_is_the_first_change(
+    tmp_path: Path,
+) -> None:
+    store = QuickStore(tmp_path / "hotplate.db")
+    first = World(store, FakeEngine())
+    async with running(first):
+        await first.deploy_running()
+    second = World(store, FakeEngine(survivors=first.engine))
+    async with running(second):
+        await until(lambda: second.gateway.routed() == list(first.engine.found))
+        await second.engine.stop_all()
+        await until(lambda: len(second.engine.found) == 1)
+    store.close()
+
+
 async def test_a_restarted_controller_knows_what_was_learnt_and_scales_nothing_down_in_panic(
     tmp_path: Path,
 ) -> None:

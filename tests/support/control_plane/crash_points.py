@@ -229,7 +229,7 @@ OPERATIONS = [
     Operation(
         "drain", 14, drain, lambda p: p.serves("v1", replicas=0, status="scaled-to-zero"), busy
     ),
-    Operation("promote", 34, lambda p: p.roll("promote", version="next"), promoted, with_canary),
+    Operation("promote", 32, lambda p: p.roll("promote", version="next"), promoted, with_canary),
     Operation("undo", 20, lambda p: p.roll("undo", to=1), lambda p: p.serves("v1"), twice_deployed),
     Operation("restart", 20, lambda p: p.roll("restart"), restarted, running),
     Operation("pause, resume", 26, pause_and_resume, lambda p: p.serves("v2"), running),

@@ -220,9 +220,10 @@ class Controller:
                 self._unstated.add(deployment_id)
                 self._look_at(deployment_id)
             self._listed = True
+            before = self._by_id()
             async with asyncio.TaskGroup() as group:
                 await self._step_all()
-                group.create_task(self._watch_engine())
+                group.create_task(self._watch_engine(before))
                 group.create_task(self._queries.run())
                 while True:
                     await self._wait()
@@ -245,11 +246,11 @@ class Controller:
                     await self._wake.wait()
         await self._engine.stop_all()
 
-    async def _watch_engine(self) -> None:
-        before: dict[str, Replica] = {}
+    async def _watch_engine(self, before: Mapping[str, Replica]) -> None:
+        """`before` are the replicas that the first steps have found."""
         while True:
             await self._engine.changed()
-            after = {replica.id: replica for replica in self._engine.replicas()}
+            after = self._by_id()
             differing = {
                 (after.get(name) or before[name]).key
                 for name in {*before, *after}
@@ -264,6 +265,9 @@ class Controller:
             for state in self.states:
                 if any(state.owns(key) for key in differing):
                     self._look_at(state.deployment.id)
+
+    def _by_id(self) -> Mapping[str, Replica]:
+        return {replica.id: replica for replica in self._engine.replicas()}
 
     def _demand_changed(self, routes: Sequence[str]) -> None:
         if self.gateways.in_force:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -66,7 +66,8 @@ class RouteLinks:
         counted: Callable[[Mapping[str, RouteCounts]], None] = lambda counts: None,
         heartbeat_s: float = HEARTBEAT_S,
     ) -> None:
-        """`changed` gets the routes whose demand has changed. `came` is called when a gateway is
+        """`changed` is called with each report, and gets the routes whose demand has changed: what
+        drains may be looked at, as it may be `idle` now. `came` is called when a gateway is
         there and none was: it is there when its first report is. `notify` gets what an operator
         should know: a kind of event and a sentence. `used` gets digests of tokens that callers of
         deployments have used, and `counted` what was counted of routes, before `changed` is called.
@@ -78,8 +79,6 @@ class RouteLinks:
         self._came = came
         self._heartbeat_s = heartbeat_s
         self._table = RouteTable(version=0)
-        self._altered: dict[str, int] = {}
-        """In which version a route has changed last, if not every gateway has confirmed it."""
         self._known = False
         """Whether the routes are known: from the first `publish` on, be they none."""
         self._lines: list[RouteLink] = []
@@ -119,10 +118,7 @@ class RouteLinks:
         table = RouteTable(self._table.version, tuple(routes), tokens, tuple(readers))
         if not self._known or table != self._table:
             self._known = True
-            before, after = _by_name(self._table.routes), _by_name(routes)
-            names = before.keys() | after.keys()
-            altered = [name for name in names if before.get(name) != after.get(name)]
-            self._renew(replace(table, version=table.version + 1), altered)
+            self._renew(replace(table, version=table.version + 1))
 
     def idle(self, replica: str) -> bool:
         """Whether the gateways confirmed, after they were told to drain it, that nothing runs."""
@@ -209,9 +205,8 @@ class RouteLinks:
             if self._known:
                 await line.socket.send_json(self._table.to_json())
 
-    def _renew(self, table: RouteTable, altered: Iterable[str]) -> None:
+    def _renew(self, table: RouteTable) -> None:
         self._table = table
-        self._altered |= dict.fromkeys(altered, table.version)
         for line in self._lines:
             line.unsent.set()
 
@@ -224,8 +219,7 @@ class RouteLinks:
         stale = before is None and self._known and report.version == self._table.version
         if stale or report.version > self._table.version:
             # It has served for an earlier control plane on this data; go on from its number.
-            table = replace(self._table, version=report.version + 1)
-            self._renew(table, _by_name(table.routes))
+            self._renew(replace(self._table, version=report.version + 1))
         if report.used:
             self._used(report.used)
         if report.counted:
@@ -238,18 +232,7 @@ class RouteLinks:
         if before is None:
             self._changed([*report.routes, *(route.name for route in self._table.routes)])
         else:
-            self._changed(self._news(before, report))
-
-    def _news(self, before: DemandReport, report: DemandReport) -> list[str]:
-        """The routes of which a gateway says something else than before, or that it has now as they
-        were changed."""
-        names = before.routes.keys() | report.routes.keys()
-        other = {name for name in names if before.routes.get(name) != report.routes.get(name)}
-        since = range(before.version + 1, report.version + 1)
-        other |= {name for name, version in self._altered.items() if version in since}
-        confirmed = min(line.report.version for line in self._lines if line.report is not None)
-        self._altered = {n: version for n, version in self._altered.items() if version > confirmed}
-        return sorted(other)
+            self._changed(_news(before.routes, report.routes))
 
     def _gone(self, line: RouteLink) -> None:
         self._lines.remove(line)
@@ -263,5 +246,6 @@ class RouteLinks:
         self._changed([route.name for route in self._table.routes])
 
 
-def _by_name(routes: Iterable[Route]) -> Mapping[str, Route]:
-    return {route.name: route for route in routes}
+def _news(before: Mapping[str, RouteDemand], after: Mapping[str, RouteDemand]) -> Sequence[str]:
+    """The routes of which a gateway says something else than before."""
+    return sorted(n for n in before.keys() | after.keys() if before.get(n) != after.get(n))
