@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import delete, exists, func, select, update
+from sqlalchemy import bindparam, delete, exists, func, select, update
 from sqlalchemy.orm import Session, aliased
 
 from hotplate.platform.errors import Conflict, NotFound
@@ -320,26 +320,34 @@ class Deployments(StorePart):
     def set_status(self, deployment: Deployment, status: str, reason: str) -> None:
         """Keep what was found of the deployment as it was read; one that somebody has changed since
         keeps the status that it has got with the change."""
-        newer = exists().where(
-            RevisionRow.deployment_id == deployment.id,
-            RevisionRow.number > deployment.latest.number,
-        )
+        read = {
+            "read_id": deployment.id,
+            "read_wanted": deployment.wanted,
+            "read_number": deployment.latest.number,
+        }
         with self._database.session() as session:
-            session.execute(
-                update(DeploymentRow)
-                .where(
-                    DeploymentRow.id == deployment.id,
-                    DeploymentRow.wanted == deployment.wanted,
-                    ~newer,
-                )
-                .values(status=status, reason=reason)
-                .execution_options(synchronize_session=False)
-            )
+            session.execute(_SET_STATUS, read | {"status": status, "reason": reason})
 
     def forget(self, deployment_id: int) -> None:
         """After the tear-down, remove the row, its revisions and its history, and free its port."""
         with self._database.session() as session:
             session.execute(delete(DeploymentRow).where(DeploymentRow.id == deployment_id))
+
+
+_SET_STATUS = (
+    update(DeploymentRow)
+    .where(
+        DeploymentRow.id == bindparam("read_id"),
+        DeploymentRow.wanted == bindparam("read_wanted"),
+        ~exists().where(
+            RevisionRow.deployment_id == bindparam("read_id"),
+            RevisionRow.number > bindparam("read_number"),
+        ),
+    )
+    .values(status=bindparam("status"), reason=bindparam("reason"))
+    .execution_options(synchronize_session=False)
+)
+"""To put it together takes twice as long as to have it done, and each start does several."""
 
 
 def _bento(session: Session, draft: RevisionDraft) -> str:

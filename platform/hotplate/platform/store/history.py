@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TypeVar
 
-from sqlalchemy import Select, delete, func, select
+from sqlalchemy import Select, bindparam, delete, func, select
 from sqlalchemy.orm import Session
 
 from hotplate.platform.store.database import Database, StorePart
@@ -221,9 +221,11 @@ class History(StorePart):
         return self._rows[key]
 
 
+_IS_THERE = select(DeploymentRow.id).where(DeploymentRow.id == bindparam("id"))
+
+
 def _is_there(session: Session, deployment_id: int) -> bool:
-    found = session.scalar(select(DeploymentRow.id).where(DeploymentRow.id == deployment_id))
-    return found is not None
+    return session.scalar(_IS_THERE, {"id": deployment_id}) is not None
 
 
 def add_event_row(session: Session, deployment_id: int, kind: str, message: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import JSON, delete
+from sqlalchemy import JSON, bindparam, delete, update
 from sqlalchemy.orm import Mapped, mapped_column
 
 from hotplate.platform.store.audit import record_audit
@@ -26,6 +26,15 @@ class LearntRow(Table):
     value: Mapped[Any] = mapped_column(JSON)
 
 
+_REPLACE = (
+    update(LearntRow)
+    .where(LearntRow.key == bindparam("its_key"))
+    .values(value=bindparam("its_value"))
+    .returning(LearntRow.key)
+    .execution_options(synchronize_session=False)
+)
+
+
 class LearntValues(StorePart):
     """A value is replaced as a whole; its owner chooses the key and what the value looks like."""
 
@@ -33,7 +42,8 @@ class LearntValues(StorePart):
         """Keeps a JSON value (under `action`, an object) under a key; `action`: as what the audit
         tells it, empty = not at all."""
         with self._database.session() as session:
-            session.merge(LearntRow(key=key, value=value))
+            if session.scalar(_REPLACE, {"its_key": key, "its_value": value}) is None:
+                session.add(LearntRow(key=key, value=value))
             if action:
                 record_audit(session, action, key, value, organization="")
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from functools import cached_property
 from typing import Any
 
 from hotplate.platform.spec.secret_content import SecretContent
@@ -200,6 +202,13 @@ class Artifact:
     @property
     def tag(self) -> str:
         return f"{self.repository.name}:{self.version}"
+
+    @cached_property
+    def schema(self) -> str:
+        """The JSON of its service's methods, as `/schema.json` shows it; empty = it has none. Made
+        once: it is in the routes, which each step of a deployment makes."""
+        schema = self.manifest.get("schema")
+        return json.dumps(schema) if schema else ""
 
     @property
     def hugging_face(self) -> bool:

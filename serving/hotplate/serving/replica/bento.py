@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ def read_bento(folder: Path, hubs: Hubs, files: Mapping[str, str] | None = None)
     Raises `BentoUnusable` if the folder is no bento, the bento has the legacy format, or it names a
     model at a hub that is not one of `hubs`."""
     try:
-        about = read_description((folder / "bento.yaml").read_bytes())
+        about = _described((folder / "bento.yaml").read_bytes())
     except (FileNotFoundError, ValueError) as error:
         raise BentoUnusable(
             "The bento has no bento.yaml that can be read; push it again."
@@ -53,6 +54,12 @@ def read_bento(folder: Path, hubs: Hubs, files: Mapping[str, str] | None = None)
             "The bento.yaml of the bento is damaged (image or envs); build the bento again."
         )
     return Bento(folder, image, tuple(envs), hub_models(about, hubs), files)
+
+
+@lru_cache(maxsize=64)
+def _described(data: bytes) -> Mapping[str, Any]:
+    """Each start reads it, and parsing costs more than all else that is done with it."""
+    return read_description(data)
 
 
 def hub_models(about: Mapping[str, Any], hubs: Hubs) -> tuple[HubUrl, ...]:

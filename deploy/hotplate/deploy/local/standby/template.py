@@ -24,7 +24,7 @@ from hotplate.deploy.sandbox.family import Family, NestedNamespaces
 from hotplate.deploy.sandbox.process_scope import ProcessScope, oom_score
 from hotplate.deploy.workload import Resources
 from hotplate.machine import foreign_folder
-from hotplate.machine.background import until_done
+from hotplate.machine.background import thread_to_its_end, until_done
 
 LOOK_S = 0.25
 """Between two looks at a template that does not answer."""
@@ -162,9 +162,7 @@ class TemplateProcess(WarmProcess):
         try:
             process = await self._forked(channel, walls, scope)
             try:
-                scope.enter(process.pid)
-                if walls.found_in(self._scope.members()):  # no limit of the replica's would hold it
-                    raise StandbyRefused("more than one process was forked")
+                await thread_to_its_end(asyncio.to_thread(self._move, process.pid, scope, walls))
                 process.set_oom_score(oom)
                 await give(channel)
             except BaseException:  # also when interrupted: cleaned up, and raised again
@@ -177,6 +175,12 @@ class TemplateProcess(WarmProcess):
             channel.close()
             walls.close()
         return process
+
+    def _move(self, pid: int, scope: ProcessScope, walls: NestedNamespaces) -> None:
+        """To the replica's scope. The kernel may have us wait for all its CPUs."""
+        scope.enter(pid)
+        if walls.found_in(self._scope.members()):  # no limit of the replica's would hold it
+            raise StandbyRefused("more than one process was forked")
 
     async def _forked(
         self, channel: WarmChannel, walls: NestedNamespaces, scope: ProcessScope

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -102,7 +101,7 @@ def _public(
         slots_from=slots.of(service).source_text,
         timeout_s=service.timeout_s,
         hold_limit_s=service.workload.cold_start_timeout_s,
-        schema=_schema(revision),
+        schema=revision.bento.schema,
         ready_path=ready_path(config),
         tasks=task_paths(revision.bento.manifest),
         tasks_apart=slots.of(service).tasks > 0,
@@ -268,11 +267,6 @@ def _cors(rules: Mapping[str, Any], closed: bool) -> Cors | None:
         expose_headers=listed("expose_headers"),
         max_age_s=int(rules.get("access_control_max_age") or Cors.max_age_s),
     )
-
-
-def _schema(revision: Revision) -> str:
-    schema = revision.bento.manifest.get("schema")
-    return json.dumps(schema) if schema else ""
 
 
 def _waits_for(deployment: Deployment) -> str:
