@@ -20,7 +20,7 @@ from hotplate.cache.client import TreeInfo
 from hotplate.cache.manifest import CHUNK_BYTES
 from hotplate.deploy.sandbox.isolation import Isolation
 from hotplate.deploy.sandbox.launcher.instructions import PROCESSES, USERS
-from hotplate.deploy.sandbox.process_scope import launcher_argv
+from hotplate.deploy.sandbox.process_scope import entry, launcher_argv
 from hotplate.deploy.sandbox.visible_files import VisibleFiles
 from tests.support.cache.fakes import AgentProcess, blob_of, publish
 from tests.support.cache.view_bench import Bench, ask, needs_mounts
@@ -84,7 +84,7 @@ class Folder:
         }
         view = VisibleFiles((*shown, *NEEDED), (self.agent.socket,), own=str(self.own))
         entering = self._isolation.entering(view, env)
-        argv = [*launcher_argv((), 0), *entering.words()]
+        argv = [*launcher_argv(entry((), 0)), *entering.words()]
         argv += map(str, command)
         # The launcher ends, and the program is a child of ours beside it.
         fds = entering.descriptors

@@ -22,7 +22,7 @@ from hotplate.deploy.process.detached import end_all
 from hotplate.deploy.sandbox.process_scope import (
     ProcessScope,
     WatchedScope,
-    launcher_argv,
+    entry,
     over_capacity,
     over_limit,
 )
@@ -57,8 +57,8 @@ class Cgroup:
         self._capacity_bytes = capacity_bytes
 
     @property
-    def launcher_argv(self) -> Sequence[str]:
-        return launcher_argv(self.folders, self._limit_bytes)
+    def entry(self) -> Sequence[str]:
+        return entry(self.folders, self._limit_bytes)
 
     def enter(self, pid: int) -> None:
         for folder in self.folders:

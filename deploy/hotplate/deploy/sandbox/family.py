@@ -10,7 +10,7 @@ import asyncio
 import os
 import signal
 import socket
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +19,7 @@ from hotplate.deploy.process.detached import until_reaped
 from hotplate.deploy.process.procfs import numbers_of
 from hotplate.deploy.sandbox.ids import REPLICAS
 from hotplate.deploy.sandbox.launcher.instructions import FAMILY, Line
+from hotplate.deploy.sandbox.wall_maker import WallMaker
 
 TOLD_S = 1.0
 """Until the exit code of what has ended is told, which is at once."""
@@ -80,6 +81,7 @@ class Family:
         """Its namespaces, as descriptors."""
         self.first = 0
         """The first process of its namespace; 0 = it has not begun."""
+        self._walls: WallMaker | None = None
 
     @property
     def descriptors(self) -> list[int]:
@@ -106,6 +108,23 @@ class Family:
         loop.add_reader(self._channel, self._hear)
         self._burial = loop.create_task(until_reaped(first))
 
+    def put_up(
+        self, fields: Sequence[str], told: Sequence[int], log: str | Path, to: socket.socket
+    ) -> None:
+        """Have walls put up for what is forked next, as `launcher.wall_maker` is told: `told` are
+        its instructions and its report. Their namespaces are sent `to` there. Raises `SpawnFailed`
+        and OSError."""
+        if self._walls is not None and self._walls.has_ended:
+            self._walls.close()
+            self._walls = None
+        if self._walls is None:
+            self._walls = WallMaker()
+        descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        try:
+            self._walls.ask(fields, [*told, self.users, self.processes, descriptor, to.fileno()])
+        finally:
+            os.close(descriptor)
+
     def expect(self, pid: int) -> Callable[[], Awaitable[int | None]]:
         """Who asks this, once that process of it has ended, is told what with; None = not known."""
         number = next(iter(numbers_of(pid)[1:2]), 0)
@@ -124,6 +143,8 @@ class Family:
         """Its program has ended, or ends now; what it has forked goes on, and is told of."""
         with suppress(OSError):
             self._channel.shutdown(socket.SHUT_WR)
+        if self._walls is not None:
+            self._walls.close()
         for each in (self.users, self.processes):
             if each >= 0:
                 os.close(each)
@@ -136,6 +157,8 @@ class Family:
         """Returns when nothing of it is left, once it was retired."""
         if self._burial is not None:
             await asyncio.shield(self._burial)
+        if self._walls is not None:
+            await self._walls.gone()
 
     def _hear(self) -> None:
         try:

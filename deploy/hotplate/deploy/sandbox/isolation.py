@@ -34,7 +34,7 @@ from hotplate.deploy.sandbox.launch import Launch
 from hotplate.deploy.sandbox.launcher import instructions as plan
 from hotplate.deploy.sandbox.mount_helper import MountHelper
 from hotplate.deploy.sandbox.private_places import hidden_places, needed_of_them
-from hotplate.deploy.sandbox.process_scope import REPLICA_DIR, ProcessScope, launcher_argv
+from hotplate.deploy.sandbox.process_scope import REPLICA_DIR, ProcessScope, entry, launcher_argv
 from hotplate.deploy.sandbox.visible_files import VisibleFiles
 from hotplate.machine.background import thread_to_its_end, until_done
 from hotplate.machine.foreign_folder import ForeignFolder
@@ -137,7 +137,7 @@ class Isolation:
         nothing against it. Raises `SpawnFailed` and OSError.
         """
         if not self.up:
-            words = [*scope.launcher_argv, "", "", "", *argv]
+            words = [*launcher_argv(scope.entry), "", "", "", *argv]
             return Process.spawn(words, env, cwd, log_path, stdin_json, pass_fds, scope)
         await self._furnish(view, log_path)
         entering = self.entering(view, env, family)
@@ -145,7 +145,7 @@ class Isolation:
         at_first = family.descriptors if family is not None else []
         try:
             us = launch(
-                [*scope.launcher_argv, *entering.words(at_helper), *argv],
+                [*launcher_argv(scope.entry), *entering.words(at_helper), *argv],
                 {REPLICA_DIR: env[REPLICA_DIR]} if REPLICA_DIR in env else {},
                 cwd,
                 log_path,
@@ -177,23 +177,16 @@ class Isolation:
         """
         await self._furnish(view, log_path)
         ours, theirs = socket.socketpair()
-        within = f"{family.users} {family.processes}"
-        first = self._first_id(Path(view.own))
-        lines = self._lines(view, first, self.up)
-        entering = Launch([*lines, (plan.WITHIN, within, str(theirs.fileno()))])
-        with ours, theirs:
+        lines = self._lines(view, self._first_id(Path(view.own)), self.up)
+        entering = Launch(lines)
+        mark = f"{REPLICA_DIR}={view.own}"
+        with ours:
             try:
-                us = launch(
-                    [*scope.launcher_argv, *entering.words(), "walls"],
-                    {REPLICA_DIR: view.own},
-                    "/",
-                    log_path,
-                    None,
-                    [family.users, family.processes, theirs.fileno(), *entering.descriptors],
-                )
+                with theirs:
+                    family.put_up([mark, *scope.entry], entering.descriptors, log_path, theirs)
             finally:
                 entering.close_inherited()
-            nesting = asyncio.ensure_future(_nested(us, entering, ours, lines))
+            nesting = asyncio.ensure_future(_nested(entering, ours, lines))
             try:
                 return await asyncio.shield(nesting)
             except asyncio.CancelledError:
@@ -271,7 +264,7 @@ class Isolation:
             return self.refusals.get(plan.FILES, "")
         entering = Launch(self._lines(VisibleFiles(), BUILDS, up))
         try:
-            argv = [*launcher_argv((), 0), *entering.words(), *_HARMLESS]
+            argv = [*launcher_argv(entry((), 0)), *entering.words(), *_HARMLESS]
             fds = entering.descriptors
             # Where we are may be hidden, and a program without a folder of its own is nowhere else.
             tried = subprocess.Popen(argv, env={}, cwd="/", stderr=subprocess.PIPE, pass_fds=fds)
@@ -323,13 +316,10 @@ async def _through(
 
 
 async def _nested(
-    us: int, entering: Launch, channel: socket.socket, lines: list[plan.Line]
+    entering: Launch, channel: socket.socket, lines: list[plan.Line]
 ) -> NestedNamespaces:
-    """The walls that the launcher, which is the process `us`, has put up. Raises `SpawnFailed`."""
-    try:
-        entered = await entering.entered()
-    finally:
-        await until_reaped(us)
+    """The walls that the family's wall maker has put up. Raises `SpawnFailed`."""
+    entered = await entering.entered()
     if entered.why_not:
         raise SpawnFailed(f"It cannot be isolated: {entered.why_not}.")
     _, (*namespaces, first), _, _ = socket.recv_fds(channel, 1, 5)

@@ -26,9 +26,9 @@ OOM_SCORE_FREE = 900
 """Whom the kernel ends first when memory is short: replicas before the platform (0), and those
 that asked for no memory before those that use what they were promised."""
 
-_ENTER = (
+_RUN = (
     "import sys; sys.path.append(sys.argv.pop(1)); "
-    "from hotplate.deploy.sandbox.launcher.bootstrap import main; main()"
+    "from hotplate.deploy.sandbox.launcher.{} import main; main()"
 )
 _IMPORTS = str(Path(__file__).parents[3])
 """Where that is found."""
@@ -38,8 +38,9 @@ class ProcessScope(ProcessMembers, Protocol):
     """Made before the first process of an attempt, removed after its last one."""
 
     @property
-    def launcher_argv(self) -> Sequence[str]:
-        """What to put before a command so that it runs inside."""
+    def entry(self) -> Sequence[str]:
+        """What the launcher is told so that a program runs inside: an OOM score, and the folders
+        of control groups."""
 
     def enter(self, pid: int) -> None:
         """Have a process that runs be one of its. Raises OSError where it cannot be."""
@@ -64,8 +65,8 @@ class WatchedScope:
         self._excess = ""
 
     @property
-    def launcher_argv(self) -> Sequence[str]:
-        return launcher_argv((), self._limit_bytes)
+    def entry(self) -> Sequence[str]:
+        return entry((), self._limit_bytes)
 
     def enter(self, pid: int) -> None:
         raise OSError(errno.ENOTSUP, "there are no control groups")
@@ -95,11 +96,19 @@ class WatchedScope:
         pass
 
 
-def launcher_argv(groups: Sequence[Path], limit_bytes: int) -> Sequence[str]:
-    """The command that enters `groups` and, after three words, becomes what follows it."""
-    score = str(oom_score(limit_bytes))
-    python = (sys.executable, "-I", "-S", "-c", _ENTER, _IMPORTS)
-    return (*python, score, *map(str, groups), "--")
+def entry(groups: Sequence[Path], limit_bytes: int) -> Sequence[str]:
+    """Of a program in these groups with this limit; 0 = none."""
+    return (str(oom_score(limit_bytes)), *map(str, groups))
+
+
+def launcher_argv(entry: Sequence[str]) -> Sequence[str]:
+    """The command that enters a scope and, after three words, becomes what follows it."""
+    return (*launcher("bootstrap"), *entry, "--")
+
+
+def launcher(module: str) -> Sequence[str]:
+    """The command that runs a module of the launcher; its arguments follow."""
+    return (sys.executable, "-I", "-S", "-c", _RUN.format(module), _IMPORTS)
 
 
 def oom_score(limit_bytes: int) -> int:

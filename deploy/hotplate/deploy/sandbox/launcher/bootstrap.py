@@ -39,6 +39,7 @@ from hotplate.deploy.sandbox.launcher.privileges import (
     separate_sharers,
     separate_users,
 )
+from hotplate.deploy.sandbox.launcher.scope import enter_scope, write
 
 
 def main() -> None:
@@ -47,9 +48,7 @@ def main() -> None:
     score, *groups = sys.argv[1:split]
     plan, report, helper, *program = sys.argv[split + 1 :]
     try:
-        _write("/proc/self/oom_score_adj", score)  # raising one's own is always allowed
-        for group in groups:
-            _write(f"{group}/cgroup.procs", "0")
+        enter_scope(score, groups)
         if not plan:
             _become(program, _environment())
     except OSError as error:
@@ -59,12 +58,7 @@ def main() -> None:
     os.set_inheritable(int(report), False)
     why = ""
     try:
-        if walls.within:
-            from hotplate.deploy.sandbox.launcher.nested import NestedWalls
-
-            NestedWalls(Kernel(), walls, _environment()).put_up()
-        else:
-            walled.start(program)
+        walled.start(program)
     except OSError as error:
         why = f"{error.filename}: {error.strerror}"
     numbers = (walled.program, walled.first, walled.at_helper)
@@ -174,9 +168,9 @@ def _leave_as_we_are(kernel: Kernel) -> None:
     """For namespaces of our own, with the one user that we are."""
     user, group = os.geteuid(), os.getegid()
     kernel.unshare(NEWUSER | NEWNS)
-    _write("/proc/self/setgroups", "deny")
-    _write("/proc/self/uid_map", f"{user} {user} 1")
-    _write("/proc/self/gid_map", f"{group} {group} 1")
+    write("/proc/self/setgroups", "deny")
+    write("/proc/self/uid_map", f"{user} {user} 1")
+    write("/proc/self/gid_map", f"{group} {group} 1")
 
 
 def _read_instructions(descriptor: int) -> Instructions:
@@ -206,8 +200,3 @@ def _give_up(program: list[str], error: OSError) -> None:
     )
     sys.stderr.flush()
     os._exit(127)
-
-
-def _write(path: str, text: str) -> None:
-    with open(path, "w") as file:
-        file.write(text)

@@ -26,9 +26,6 @@ programs share."""
 FAMILY = "family"
 """The program forks others: from which id on, and up to which, are theirs; and the descriptor on
 which the first process of its namespace tells what they have ended with."""
-WITHIN = "within"
-"""Put walls up for what a program forks, and no program: the descriptors of its namespaces of users
-and of processes; and of the socket for the descriptors of those that were made."""
 VARIABLE = "variable"
 """Of the program's environment: its name, and its value."""
 FILTER = "filter"
@@ -64,7 +61,6 @@ class Instructions:
         ids = next(((value, more) for verb, value, more in lines if verb == IDS), ("0", "0"))
         self.first_id, self.first_shared_id = map(int, ids)
         self.family = _numbers(lines, FAMILY)
-        self.within = _numbers(lines, WITHIN)
         self.filter = next(((value, more) for verb, value, more in lines if verb == FILTER), None)
 
 

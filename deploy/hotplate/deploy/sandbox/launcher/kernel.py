@@ -30,7 +30,7 @@ _ABSTRACT_NAMES = 1
 """LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET of linux/landlock.h."""
 _CAPABILITIES = 0x20080522
 """_LINUX_CAPABILITY_VERSION_3."""
-_SIGCHLD, _SIG_IGN = 17, 1
+_SIGCHLD, _SIG_DFL, _SIG_IGN = 17, 0, 1
 _CAPABILITIES_MAX = 64
 _PR_CAPBSET_DROP, _PR_CAP_AMBIENT, _AMBIENT_RAISE, _AMBIENT_CLEAR_ALL = 24, 47, 2, 4
 
@@ -129,6 +129,10 @@ class Kernel:
     def leave_children(self) -> None:
         """Children that end leave nothing; what we become does as we."""
         self._libc.signal(_SIGCHLD, ctypes.c_void_p(_SIG_IGN))
+
+    def await_children(self) -> None:
+        """The contrary: children that end can be waited for."""
+        self._libc.signal(_SIGCHLD, ctypes.c_void_p(_SIG_DFL))
 
     def pause(self) -> None:
         self._libc.pause()

@@ -44,17 +44,24 @@ _NUMBER_BYTES = 4
 class NestedWalls:
     """Those of one fork."""
 
-    def __init__(self, kernel: Kernel, plan: Instructions, marks: dict[bytes, bytes]) -> None:
+    def __init__(
+        self,
+        kernel: Kernel,
+        plan: Instructions,
+        marks: dict[bytes, bytes],
+        within: tuple[int, int],
+    ) -> None:
+        """`within` are the program's namespaces of users and processes, as descriptors."""
         self._kernel = kernel
         self._plan = plan
         self._marks = marks
-        self._family_users, self._family_processes, self._to = plan.within
+        self._family_users, self._family_processes = within
         self._outside = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY)
         """Where all processes are seen, whatever will be mounted there."""
 
-    def put_up(self) -> None:
-        """Says by their descriptors which namespaces there are: of users, processes, IPC, mounts;
-        and of the first process. Raises OSError."""
+    def put_up(self, to: socket) -> None:
+        """Says there by their descriptors which namespaces there are: of users, processes, IPC,
+        mounts; and of the first process. Raises OSError."""
         kernel, plan = self._kernel, self._plan
         os.umask(0o022)
         users = separate_users_within(kernel, self._family_users, plan.first_id)
@@ -66,7 +73,7 @@ class NestedWalls:
         copier = WaitingChild(lambda: self._copy_mounts(users), "a namespace of mounts")
         made = [self._opened(f"{copier.pid}/ns/{kind}") for kind in ("ipc", "mnt")]
         copier.end()
-        _send(socket(fileno=self._to), [users, processes, *made, first])
+        _send(to, [users, processes, *made, first])
 
     def _separate_processes(self, users: int) -> tuple[int, int]:
         """A namespace of processes below the family's, and its first process, as descriptors."""
