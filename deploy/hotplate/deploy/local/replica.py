@@ -103,6 +103,8 @@ class LocalReplica:
         looked at for each step of each deployment."""
         attempt = self.attempt
         phases = attempt.phases()
+        # Its own reports are read between that moment and this word: one look is for both.
+        ready_at = None if self.state is ReplicaState.STARTING else attempt.ready_at
         now = (
             self.state,
             self._reason,
@@ -115,7 +117,7 @@ class LocalReplica:
             attempt.address,
             attempt.self_report,
             attempt.own_bytes,
-            attempt.ready_at,
+            ready_at,
             attempt.build_log,
             attempt.pool,
             attempt.forked,
@@ -138,7 +140,7 @@ class LocalReplica:
             memory_bytes=attempt.own_bytes,
             restarts=self._restarts,
             created_at=self.created_at,
-            ready_at=attempt.ready_at,
+            ready_at=ready_at,
             phases=phases,
             pool=attempt.pool,
             forked=attempt.forked,

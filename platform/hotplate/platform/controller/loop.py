@@ -69,6 +69,10 @@ log = logging.getLogger("hotplate.controller")
 UNREAD_TRIES = 5
 """Failed steps after a start until the others' routes are no longer held back for one."""
 
+PAUSE_PER_ROUND, PAUSE_S = 1.0, 0.25
+"""After a round, until the next: so many times what it took, and the most. While many start, what
+happens to each meanwhile is looked at together; one that starts alone is not kept waiting."""
+
 
 class Controller:
     """The API's calls (`interface.ControllerApi`) and the loop that makes steps of them."""
@@ -220,14 +224,17 @@ class Controller:
                 self._unstated.add(deployment_id)
                 self._look_at(deployment_id)
             self._listed = True
-            before = self._by_id()
+            before = _by_id(self._engine.replicas())
             async with asyncio.TaskGroup() as group:
                 await self._step_all()
                 group.create_task(self._watch_engine(before))
                 group.create_task(self._queries.run())
+                now = asyncio.get_running_loop().time
                 while True:
                     await self._wait()
+                    began = now()
                     await self._step_all()
+                    await asyncio.sleep(min(PAUSE_PER_ROUND * (now() - began), PAUSE_S))
         finally:
             await self._recorder.flush()
             for state in self.states:
@@ -250,7 +257,7 @@ class Controller:
         """`before` are the replicas that the first steps have found."""
         while True:
             await self._engine.changed()
-            after = self._by_id()
+            after = _by_id(self._engine.replicas())
             differing = {
                 (after.get(name) or before[name]).key
                 for name in {*before, *after}
@@ -265,9 +272,6 @@ class Controller:
             for state in self.states:
                 if any(state.owns(key) for key in differing):
                     self._look_at(state.deployment.id)
-
-    def _by_id(self) -> Mapping[str, Replica]:
-        return {replica.id: replica for replica in self._engine.replicas()}
 
     def _demand_changed(self, routes: Sequence[str]) -> None:
         if self.gateways.in_force:
@@ -380,3 +384,7 @@ class Controller:
         routes.sort(key=lambda route: route.name)
         tokens = self._callers.added_to(self.tokens.accepted)
         self.gateways.publish(routes, tokens, self.tokens.readers)
+
+
+def _by_id(replicas: Sequence[Replica]) -> Mapping[str, Replica]:
+    return {replica.id: replica for replica in replicas}

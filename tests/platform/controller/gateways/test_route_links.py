@@ -194,6 +194,19 @@ async def test_routes_are_in_force_once_a_gateway_has_confirmed_the_last_of_them
     assert not plane.gateways.in_force
 
 
+async def test_tables_that_come_faster_than_they_can_be_read_are_left_out(plane: Plane) -> None:
+    """All routes are in each: thousands that wake would have us write for minutes."""
+    routes = [Route(f"acme/{number}", "127.0.0.1", 1) for number in range(3000)]
+    one = await plane.gateway("one")
+    plane.gateways.publish(routes)
+    assert (await asyncio.wait_for(one.receive_json(), PATIENCE_S))["version"] == 1
+    for limit in range(5):
+        plane.gateways.publish([replace(routes[0], queue_limit=limit), *routes[1:]])
+        await asyncio.sleep(0.001)  # time for it to be sent, were that all that it waits for
+    last = await asyncio.wait_for(one.receive_json(), PATIENCE_S)
+    assert (last["version"], last["routes"][0]["queue_limit"]) == (6, 4)
+
+
 async def test_of_many_routes_only_those_with_news_are_looked_at(plane: Plane) -> None:
     """Else each start among many would have all of them looked at."""
     chat, echo, code = (Route(name, "127.0.0.1", 1) for name in (CHAT, "acme/echo", "acme/code"))

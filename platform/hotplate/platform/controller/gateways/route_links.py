@@ -9,6 +9,7 @@ tasks are offered to be run.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -35,6 +36,11 @@ NO_TOKENS: Tokens = {}
 HEARTBEAT_S = 10.0
 """A gateway that does not answer a ping within half of it is gone: it hangs, or its machine does.
 What it said last counts until then, 15 s at most."""
+
+PAUSE_PER_TABLE, PAUSE_S = 5.0, 0.25
+"""After a table, until the next: so many times what it took to write, for reading it takes as long,
+and a report answers it; and the most. What changes meanwhile goes together. A hundred deployments
+that wake at once change the routes a thousand times, and all routes are in each table."""
 
 
 class RouteLink:
@@ -198,12 +204,17 @@ class RouteLinks:
         return socket
 
     async def _send(self, line: RouteLink) -> None:
+        now = asyncio.get_running_loop().time
         line.unsent.set()
         while True:
             await line.unsent.wait()
             line.unsent.clear()
             if self._known:
-                await line.socket.send_json(self._table.to_json())
+                began = now()
+                text = json.dumps(self._table.to_json())
+                took_s = now() - began
+                await line.socket.send_str(text)
+                await asyncio.sleep(min(PAUSE_PER_TABLE * took_s, PAUSE_S))
 
     def _renew(self, table: RouteTable) -> None:
         self._table = table
