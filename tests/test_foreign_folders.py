@@ -85,9 +85,10 @@ OURS = {
     ),
     "deploy/local/standby/warm_process.py": Ours("its folder before it runs", {"housed": ".mkdir"}),
     "deploy/sandbox/family.py": Ours(
-        "/proc",
+        "/proc; a log, which lies beside the folder",
         {
             "Family.begin": ".write_text os.open",
+            "Family.put_up": "os.open",
             "NestedNamespaces.found_in": "os.stat",
             "NestedNamespaces.hold": "os.stat",
         },

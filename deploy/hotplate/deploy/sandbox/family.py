@@ -18,8 +18,8 @@ from pathlib import Path
 from hotplate.deploy.process.detached import until_reaped
 from hotplate.deploy.process.procfs import numbers_of
 from hotplate.deploy.sandbox.ids import REPLICAS
+from hotplate.deploy.sandbox.launch import WallMaker
 from hotplate.deploy.sandbox.launcher.instructions import FAMILY, Line
-from hotplate.deploy.sandbox.wall_maker import WallMaker
 
 TOLD_S = 1.0
 """Until the exit code of what has ended is told, which is at once."""
@@ -114,9 +114,8 @@ class Family:
         """Have walls put up for what is forked next, as `launcher.wall_maker` is told: `told` are
         its instructions and its report. Their namespaces are sent `to` there. Raises `SpawnFailed`
         and OSError."""
-        if self._walls is not None and self._walls.has_ended:
-            self._walls.close()
-            self._walls = None
+        if self._walls is not None and not self._walls.takes_orders:
+            self.give_walls_up()
         if self._walls is None:
             self._walls = WallMaker()
         descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
@@ -124,6 +123,12 @@ class Family:
             self._walls.ask(fields, [*told, self.users, self.processes, descriptor, to.fileno()])
         finally:
             os.close(descriptor)
+
+    def give_walls_up(self) -> None:
+        """What was to put them up does not. The next are put up by another process."""
+        if self._walls is not None:
+            self._walls.kill()
+        self._walls = None
 
     def expect(self, pid: int) -> Callable[[], Awaitable[int | None]]:
         """Who asks this, once that process of it has ended, is told what with; None = not known."""

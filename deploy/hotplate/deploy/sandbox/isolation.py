@@ -6,9 +6,10 @@ and that this user may make some) are all that does.
 A program is started in three steps. Its `process_scope` (a control group, else a marker) puts the
 `launcher` where the kernel holds it; the launcher reads its instructions on a descriptor
 (`launch`), puts the walls up, has the program come out of it, says which processes it has made, and
-ends. What the program sees of this machine's files is a `visible_files`; its mount helper shows a
-standby more of them later. Which walls can be put up here is tried once, when an `Isolation` is
-made: `refusals` says why not, and then programs run without those.
+ends. The walls of what a program forks are put up by a launcher that stays, and does each in
+a child of its own. What a program sees of this machine's files is a `visible_files`; its
+mount helper shows a standby more of them later. Which walls can be put up here is tried once, when
+an `Isolation` is made: `refusals` says why not, and then programs run without those.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from hotplate.machine.background import thread_to_its_end, until_done
 from hotplate.machine.foreign_folder import ForeignFolder
 
 LIMIT_S = 10.0
-"""For a try that takes milliseconds, on a machine that is busy."""
+"""For what takes milliseconds, on a machine that is busy: a try, or the walls of one fork."""
 _HARMLESS = ("/bin/sh", "-c", ":")
 _TEMPORARY = "tmp"
 _WITHOUT = {
@@ -186,7 +187,7 @@ class Isolation:
                     family.put_up([mark, *scope.entry], entering.descriptors, log_path, theirs)
             finally:
                 entering.close_inherited()
-            nesting = asyncio.ensure_future(_nested(entering, ours, lines))
+            nesting = asyncio.ensure_future(_nested(entering, ours, lines, family))
             try:
                 return await asyncio.shield(nesting)
             except asyncio.CancelledError:
@@ -316,10 +317,15 @@ async def _through(
 
 
 async def _nested(
-    entering: Launch, channel: socket.socket, lines: list[plan.Line]
+    entering: Launch, channel: socket.socket, lines: list[plan.Line], family: Family
 ) -> NestedNamespaces:
     """The walls that the family's wall maker has put up. Raises `SpawnFailed`."""
-    entered = await entering.entered()
+    try:
+        async with asyncio.timeout(LIMIT_S):
+            entered = await entering.entered()
+    except TimeoutError:
+        family.give_walls_up()
+        raise SpawnFailed(f"The walls of a fork are not up after {LIMIT_S:g} s.") from None
     if entered.why_not:
         raise SpawnFailed(f"It cannot be isolated: {entered.why_not}.")
     _, (*namespaces, first), _, _ = socket.recv_fds(channel, 1, 5)
