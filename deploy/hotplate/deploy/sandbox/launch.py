@@ -97,7 +97,7 @@ class WallMaker:
 
     @property
     def takes_orders(self) -> bool:
-        return not self._burial.done() and stat_of(self.pid).state not in "Tt"
+        return not self._burial.done() and stat_of(self.pid).state not in "TtZX"
 
     def ask(self, fields: Sequence[str], descriptors: Collection[int]) -> None:
         """As the process is told what to do (`launcher.wall_maker`). Raises `SpawnFailed`."""

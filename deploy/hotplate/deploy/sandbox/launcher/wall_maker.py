@@ -62,5 +62,7 @@ def _put_up(kernel: Kernel, fields: bytes, descriptors: Sequence[int]) -> None:
         walls.put_up(socket(fileno=to))
     except OSError as error:
         why = f"{error.filename}: {error.strerror}"
-    os.write(report, b"0 0 0 " + os.fsencode(why))
-    os._exit(0)
+    try:
+        os.write(report, b"0 0 0 " + os.fsencode(why))
+    finally:  # also where nobody waits for it any longer
+        os._exit(0)
