@@ -174,6 +174,24 @@ async def test_what_waits_for_a_version_goes_over_with_its_deployment(pair: Pair
         assert (await running.answer()).body == b"slow"
 
 
+async def test_who_loses_the_deployment_while_main_answers_says_that_it_was_main(
+    pair: Pair,
+) -> None:
+    share = VersionShare("next", pair.name + VERSION + "next", 20)
+    pair.beside = (Route(share.route, "", 0, replicas=()),)
+    public = {"versions": laid_out([share])}
+    await pair.serve(0, **public)
+    running = await pair.caller(0)
+    pair.backend.gate.clear()
+    running.send("/slow", Hotplate_Version=MAIN)
+    await until(lambda: pair.backend.running == 1)
+    await pair.join(**public)
+    await pair.owned_by_second()
+    pair.backend.gate.set()
+    answer = await running.answer()
+    assert (answer.body, answer.headers[FIELD]) == (b"slow", MAIN)
+
+
 async def test_a_version_that_nobody_owns_for_a_moment_is_waited_for(pair: Pair) -> None:
     async with Backend() as backend:
         share = VersionShare("next", pair.name + VERSION + "next", 100)

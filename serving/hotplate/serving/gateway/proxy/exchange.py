@@ -121,8 +121,8 @@ class Exchange(Forwarding):
         data, self.chunked_out, self.keep_alive = head.to_caller(
             self.request, self.request_id, keep_alive=keep_alive
         )
-        if self.context.version_line and not head.names_version:
-            data = with_line(data, self.context.version_line)
+        if self.version_line and not head.names_version:
+            data = with_line(data, self.version_line)
         self.phase = ANSWERED
         if not self.request.upgrade:
             self._drop_body()
@@ -184,8 +184,8 @@ class Exchange(Forwarding):
             data, _, self.keep_alive = head.to_caller(
                 self.request, self.request_id, keep_alive=keep_alive
             )
-            if self.context.version_line and not head.names_version:
-                data = with_line(data, self.context.version_line)
+            if self.version_line and not head.names_version:
+                data = with_line(data, self.version_line)
             self.phase = ANSWERED
             self.status = head.status
             self.count_answer(kind_of(head.status))

@@ -38,6 +38,7 @@ class Forwarding(Upload):
         "request_id",
         "sends",
         "upstream",
+        "version_line",
     )
 
     def __init__(self, caller: Caller, context: RouteContext, request: RequestHead) -> None:
@@ -60,6 +61,9 @@ class Forwarding(Upload):
         self.handler_announced = False
         """Our worker has said that the handler begins, which it does not say of a WebSocket's."""
         self.sends = 0
+        self.version_line = b""
+        """The header line with the version of its response, as it was when it got its slot: this
+        gateway may lose the route before the response has come."""
         self.parts: PartWatch | None = None
         """What checks the parts of the body; None = there are none, or they may be anything."""
 
@@ -163,6 +167,7 @@ class Forwarding(Upload):
             self.caller.submit_again(self.dispatcher.loop.time())
 
     def granted(self, replica: Destination, now: float) -> None:
+        self.version_line = self.context.version_line
         replica.dispatch(self, now)
 
     # The replica's side
