@@ -61,9 +61,9 @@ class Forwarding(Upload):
         self.handler_announced = False
         """Our worker has said that the handler begins, which it does not say of a WebSocket's."""
         self.sends = 0
-        self.version_line = b""
+        self.version_line: bytes | None = None
         """The header line with the version of its response, as it was when it got its slot: this
-        gateway may lose the route before the response has come."""
+        gateway may lose the route before the response has come. None = it had none."""
         self.parts: PartWatch | None = None
         """What checks the parts of the body; None = there are none, or they may be anything."""
 
