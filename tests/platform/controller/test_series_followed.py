@@ -61,7 +61,8 @@ async def test_a_replica_that_waits_for_room_has_no_seconds(world: World) -> Non
     made = world.deploy(least=1)
     await until(lambda: bool(world.engine.found))
     (name,) = world.engine.found
-    world.engine.become(name, ReplicaState.PENDING)
+    world.engine.become(name, ReplicaState.PENDING, "there is no room")
+    await until(lambda: "Pending" in {e.kind for e in world.store.history.events(made.id)})
     seconds: list[float] = []
 
     def goes_on() -> bool:
