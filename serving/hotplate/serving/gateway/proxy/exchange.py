@@ -121,7 +121,7 @@ class Exchange(Forwarding):
         data, self.chunked_out, self.keep_alive = head.to_caller(
             self.request, self.request_id, keep_alive=keep_alive
         )
-        data = self._with_version(data, head)
+        data = _with_version(data, head, self)
         self.phase = ANSWERED
         if not self.request.upgrade:
             self._drop_body()
@@ -133,10 +133,6 @@ class Exchange(Forwarding):
         counters = self.context.counters
         counters.answered(head.status)
         counters.first_bytes.add(self.context.loop.time() - self.begun_at)
-
-    def _with_version(self, data: bytes, head: ResponseHead) -> bytes:
-        line = self.context.version_line if self.version_line is None else self.version_line
-        return with_line(data, line) if line and not head.names_version else data
 
     def on_body(self, data: bytes) -> None:
         if self.caller is None:
@@ -187,7 +183,7 @@ class Exchange(Forwarding):
             data, _, self.keep_alive = head.to_caller(
                 self.request, self.request_id, keep_alive=keep_alive
             )
-            data = self._with_version(data, head)
+            data = _with_version(data, head, self)
             self.phase = ANSWERED
             self.status = head.status
             self.count_answer(kind_of(head.status))
@@ -366,3 +362,8 @@ class Exchange(Forwarding):
                 replica="" if replica is None else replica.id,
             )
         )
+
+
+def _with_version(data: bytes, head: ResponseHead, one: Exchange) -> bytes:
+    line = one.context.version_line if one.version_line is None else one.version_line
+    return with_line(data, line) if line and not head.names_version else data
