@@ -123,6 +123,19 @@ def test_demand_that_stays_above_what_replicas_should_carry_gets_more(
     assert "demand averaged at least" in found.why()
 
 
+@pytest.mark.parametrize(("service_s", "replicas"), [(1.0, 3), (2.5, 4), (5.0, 5), (60.0, 7)])
+def test_a_queue_that_lasts_gets_as_many_as_still_find_work(
+    service_s: float, replicas: int
+) -> None:
+    """Eight run, which two replicas should carry, and 40 queue. In the 10 s of a cold start a
+    replica runs 80 requests of 1 s, 32 of 2.5 s, 16 of 5 s, or eight that last longer."""
+    rule, demand = rule_of(8, price_gpu_s=0.0), Demand(8, 40, service_s)
+    for now in range(20):
+        rule.observe(demand, float(now))
+        found = rule.propose(demand, Replicas(1), 1, float(now))
+    assert (found.replicas, found.cause) == (replicas, Cause.DEMAND)
+
+
 def test_a_replica_that_starts_begins_the_time_anew() -> None:
     rule = rule_of()
     for now in range(60):

@@ -114,6 +114,12 @@ class DemandRule:
             pace = self._pace = StartPace(self._concurrency, service_s, self.cold_start_s)
         return pace
 
+    def _pace_at(self, now: float) -> StartPace:
+        """The pace, where requests that run may say that they last longer than those that ended."""
+        pace = self.pace
+        lasts_s = self._ages.lasts_s(pace.service_s, now)
+        return pace if lasts_s == pace.service_s else pace._replace(service_s=lasts_s)
+
     def propose(self, demand: Demand, replicas: Replicas, live: int, now: float) -> Proposal:
         """The largest proposal of the rules below; at least 1 replica while there is demand.
 
@@ -178,10 +184,7 @@ class DemandRule:
         Requests that arrive until a new replica is ready count half, since on average they wait
         half of that time.
         """
-        pace, live, queued = self.pace, replicas.live, demand.queued
-        lasts_s = self._ages.lasts_s(pace.service_s, now)
-        if older := lasts_s > pace.service_s:
-            pace = pace._replace(service_s=lasts_s)
+        pace, live, queued = self._pace_at(now), replicas.live, demand.queued
         coming = int(self._growth.per_s(now) * pace.cold_start_s / 2) if queued else 0
         late, useful, worth = self._starts(demand, replicas, pace, now)
         there = max(useful, worth)
@@ -190,8 +193,8 @@ class DemandRule:
             late, useful, worth = self._starts(demand, replicas, pace, now)
         forecast = max(useful, worth) - there
         waiting = f"{count(queued, 'request')} queued" + (f" and {coming} coming" if coming else "")
-        if older:
-            waiting += f", those that run say that one takes {seconds(lasts_s)}"
+        if pace.service_s > self.pace.service_s:
+            waiting += f", those that run say that one takes {seconds(pace.service_s)}"
         if live == 0:
             needed = max(1, useful, worth)
             return Proposal(
@@ -251,7 +254,7 @@ class DemandRule:
         elif now >= self._above_since + MEAN_S:
             self._sustained = min(self._sustained, mean)
         since, sustained = self._above_since, min(mean, self._sustained)
-        needed = _ceil(min(sustained, demand.total) / capacity)
+        needed = self._replicas_for(min(sustained, demand.total), live, now)
         if now < since + HORIZON * self.cold_start_s:
             fit = Proposal(min(needed, live), Cause.FITS, lambda: f"{demand_text(demand)} fit")
             still = f"demand still averages {mean:.1f} over {MEAN_S:.0f} s"
@@ -266,6 +269,17 @@ class DemandRule:
                 f"{count(live, 'replica')} should carry"
             ),
         )
+
+    def _replicas_for(self, requests: float, live: int, now: float) -> int:
+        """How many replicas should carry so many requests at once, of which the live ones run as
+        many as they have slots.
+
+        The others queue, and a queue of short requests that a few replicas would empty is no
+        demand for as many slots: it gets only what still finds work when it is ready.
+        """
+        running = min(requests, live * self._concurrency)
+        useful = useful_starts(_ceil(requests - running), self._pace_at(now))
+        return min(_ceil(requests / self._capacity), _ceil(running / self._capacity) + useful)
 
 
 _NO_DEMAND = Proposal(0, Cause.IDLE, lambda: "no demand")
