@@ -1,12 +1,18 @@
-"""From zero to the first answer of an embedding model: without a warm process, with a standby, and
-forked from a template."""
+"""An embedding model from zero to its first answer, and from one replica to five: without a warm
+process, with a standby, and forked from a template."""
 
 from __future__ import annotations
 
+import asyncio
+import json
+import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import aiohttp
@@ -18,14 +24,18 @@ from loadtests.harness.installation import (
     deploy,
     installation,
     save_model,
+    serving,
     until,
 )
 from loadtests.harness.report import StartRow, column, median, spread
-from tests.support.services.bentos import SLEEPY
+from tests.support.memory import tree_bytes
+from tests.support.services.bentos import ME, SLEEPY
+from tests.support.services.calling import Refused, call, process_of
 
 PROJECT = ROOT / "examples" / "embedder"
 NAME = "embedder"
-PAIRS = 10
+PAIRS, ROUNDS = 10, 5
+MOST = 5
 READY_S = 60.0
 ANSWER_S = 120.0
 COLD, WARM, FORKED = "without", "with a warm standby", "forked from a template"
@@ -36,6 +46,33 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 """The platform's settings for each."""
 
+GROWN = {"Embedder": {"scaling": {**SLEEPY, "min_replicas": 1, "max_replicas": MOST}}}
+DRAWS = (
+    '''
+    @bentoml.api
+    def draw(self) -> dict[str, object]:
+        """What no other replica may have, and what each has to have."""
+        import random
+        import tempfile
+        import time
+        import uuid
+
+        import numpy
+
+        time.sleep(0.2)  # so that requests at the same time are on all replicas
+        (vector,) = type(self).embed.func(self, ["hello"])
+        with tempfile.NamedTemporaryFile() as file:
+            drawn = [random.random(), numpy.random.random(), torch.rand(1).item()]
+            drawn += [uuid.uuid1().hex, uuid.uuid4().hex, os.urandom(8).hex(), file.name]
+        return {"pid": me(), "drawn": list(map(str, drawn)), "vector": vector}
+
+
+import os
+'''
+    + ME
+)
+"""What is added to the example's service."""
+
 
 @dataclass(frozen=True)
 class Row(StartRow):
@@ -43,6 +80,9 @@ class Row(StartRow):
     init_s: float | None = column("init s", 2)
     memory_mib: float | None = column("warm process MiB", 0)
     pair_ratio: float | None = column("x without, median of pairs", 3)
+    replica_mib: float | None = column("memory of one MiB", 0)
+    serve_ratio: float | None = column("x bentoml serve", 3)
+    drawn: float | None = column("draws, all different")
 
 
 @dataclass(frozen=True)
@@ -53,7 +93,17 @@ class Sample:
     """The warm process's, before the start."""
 
 
-async def measure(folder: Path, quick: bool) -> Sequence[Row]:
+async def measure(folder: Path, quick: bool, *parts: str) -> Sequence[Row]:
+    rows: list[Row] = []
+    for part in parts or PARTS:
+        below = folder / part
+        below.mkdir()
+        rows += await _MEASURES[part](below, quick)
+    return rows
+
+
+async def _first(folder: Path, quick: bool) -> list[Row]:
+    """One start from zero after another, the three ways in turn."""
     samples: dict[str, list[Sample]] = {way: [] for way in WAYS}
     async with installation(folder) as here:
         await save_model(here, PROJECT)
@@ -69,6 +119,128 @@ async def _sample(here: Installation, url: str, way: str) -> Sample:
     """One start from zero. Raises BenchmarkFailed, also if it was another than this."""
     await _standbys(here, WAYS[way])
     await here.asleep(NAME)
+    async with _starting(here, way, 1) as before:
+        seconds = await _first_answer(url)
+    (replica,) = (await here.deployment(NAME))["live"]["replicas"]
+    phases_s = {
+        phase["name"]: phase["end"] - phase["start"]
+        for phase in replica["phases"]
+        if phase["end"] is not None
+    }
+    return Sample(seconds, phases_s, before["memory_bytes"])
+
+
+async def _grown(folder: Path, quick: bool) -> list[Row]:
+    """From one replica to five, cold and forked in turns: from the decision until all are ready,
+    what each of the four takes beside a `bentoml serve`, and what they draw."""
+    taken_s: dict[str, list[float]] = {COLD: [], FORKED: []}
+    sizes: dict[str, list[int]] = {COLD: [], FORKED: []}
+    answers: dict[str, list[dict[str, Any]]] = {COLD: [], FORKED: []}
+    project = folder / "project"
+    shutil.copytree(PROJECT, project)
+    with (project / "service.py").open("a") as source:
+        source.write(DRAWS)
+    (folder / "platform").mkdir()
+    async with installation(folder / "platform") as here:
+        await save_model(here, PROJECT)
+        await _standbys(here, {"calm_s": 0.0, "memory_share": 0.9})
+        url, tag = await deploy(here, project, NAME, GROWN)
+        for turn in range(1 if quick else ROUNDS):
+            for way in taken_s if turn % 2 else reversed(taken_s):
+                await _standbys(here, WAYS[way])
+                old = (await call(f"{url}/draw"))["pid"]
+                async with _starting(here, way, MOST - 1):
+                    taken_s[way].append(await _grow(here))
+                found = [one for one in await _one_of_each(url) if one["pid"] != old]
+                answers[way] += found
+                sizes[way] += [tree_bytes(process_of(one["pid"])) for one in found]
+                await _scale(here, 1)
+        serve_bytes = await _serve_bytes(here, tag, folder / "serve.log")
+    _check(answers)
+    return [
+        Row(
+            f"1 to {MOST} replicas ready, {way}",
+            **spread(taken_s[way]),
+            replica_mib=fmean(sizes[way]) / (1 << 20),
+            serve_ratio=fmean(sizes[way]) / serve_bytes,
+            drawn=sum(len(one["drawn"]) for one in answers[way]),
+        )
+        for way in taken_s
+    ]
+
+
+async def _grow(here: Installation) -> float:
+    """Seconds from the decision that there be five until the last of the four is ready."""
+    before = {one["id"] for one in await _scale(here, 1)}
+    new = [one for one in await _scale(here, MOST) if one["id"] not in before]
+    wanted_at = min(datetime.fromisoformat(one["wanted_at"]) for one in new)
+    ready_at = max(datetime.fromisoformat(one["ready_at"]) for one in new)
+    return (ready_at - wanted_at).total_seconds()
+
+
+async def _scale(here: Installation, replicas: int) -> list[dict[str, Any]]:
+    """The replicas, once there are so many and all are ready."""
+    labels = [{"key": "hotplate/schedule", "value": f"* * * * *={replicas}"}]
+    config = json.dumps({"name": NAME, "services": GROWN, "labels": labels})
+    await here.bentoml("deployment", "update", "--config-dict", config, folder=here.home)
+    found: list[dict[str, Any]] = []
+
+    async def settled() -> bool:
+        found[:] = (await here.deployment(NAME))["live"]["replicas"]
+        return len(found) == replicas and all(one["state"] == "ready" for one in found)
+
+    await until(settled, READY_S, f"there are not {replicas} ready replicas")
+    return found
+
+
+async def _one_of_each(url: str) -> list[dict[str, Any]]:
+    """What each of the five replicas answers at first."""
+    found: dict[int, dict[str, Any]] = {}
+
+    async def of_all() -> bool:
+        for answer in await asyncio.gather(*(call(f"{url}/draw") for _ in range(2 * MOST))):
+            found.setdefault(answer["pid"], answer)
+        return len(found) == MOST
+
+    await until(of_all, READY_S, f"not all {MOST} replicas answer")
+    return list(found.values())
+
+
+def _check(answers: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
+    """Raises BenchmarkFailed where two replicas drew the same, or have another vector."""
+    found = [one for way in answers.values() for one in way]
+    drawn = [each for one in found for each in one["drawn"]]
+    if alike := len(drawn) - len(set(drawn)):
+        raise BenchmarkFailed(f"{alike} of {len(drawn)} draws are another replica's too")
+    if any(one["vector"] != found[0]["vector"] for one in found):
+        raise BenchmarkFailed("the replicas' vectors are not the same")
+
+
+async def _serve_bytes(here: Installation, tag: str, log: Path) -> int:
+    """The memory of `bentoml serve` once it has answered."""
+    async with serving(here, tag, log) as (url, child):
+
+        async def answers() -> bool:
+            try:
+                return bool(await call(f"{url}/draw"))
+            except (OSError, Refused):
+                return False
+
+        await until(answers, READY_S, "bentoml serve does not answer")
+        return tree_bytes(child.pid)
+
+
+_MEASURES: dict[str, Callable[[Path, bool], Awaitable[list[Row]]]] = {
+    "first": _first,
+    "grown": _grown,
+}
+PARTS = list(_MEASURES)
+
+
+@asynccontextmanager
+async def _starting(here: Installation, way: str, count: int) -> AsyncIterator[dict[str, Any]]:
+    """The standbys before the block, in which so many replicas start. Raises BenchmarkFailed, also
+    if they did not start this way."""
 
     async def as_wanted() -> bool:
         pools = (await _standbys(here))["pools"]
@@ -77,18 +249,11 @@ async def _sample(here: Installation, url: str, way: str) -> Sample:
 
     await until(as_wanted, READY_S, f"there is no start {way}: no or too many warm processes")
     before = await _standbys(here)
-    seconds = await _first_answer(url)
+    yield before
     after = await _standbys(here)
     hits, forks = (_count(after, key) - _count(before, key) for key in ("hits", "forks"))
-    if (hits, forks) != (way != COLD, way == FORKED):
-        raise BenchmarkFailed(f"a start {way} was none: {after['pools']}")
-    (replica,) = (await here.deployment(NAME))["live"]["replicas"]
-    phases_s = {
-        phase["name"]: phase["end"] - phase["start"]
-        for phase in replica["phases"]
-        if phase["end"] is not None
-    }
-    return Sample(seconds, phases_s, before["memory_bytes"])
+    if (hits, forks) != (count * (way != COLD), count * (way == FORKED)):
+        raise BenchmarkFailed(f"not all of {count} started {way}: {after['pools']}")
 
 
 async def _first_answer(url: str) -> float:

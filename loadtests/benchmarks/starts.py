@@ -17,7 +17,7 @@ import aiohttp
 from loadtests.harness.child_process import BIN, BenchmarkFailed, running
 from loadtests.harness.report import StartRow, column, median, spread
 from loadtests.systems.kitchens import Kitchens, kitchens
-from tests.support.memory import memory_bytes
+from tests.support.memory import memory_bytes, tree_bytes
 from tests.support.patience import until
 from tests.support.ports import free_range
 from tests.support.processor import cpu_s
@@ -99,7 +99,7 @@ async def _memory(folder: Path, quick: bool) -> list[Row]:
             answers = [await call(f"{url}/cook") for url in urls]
             sizes = [memory_bytes(process_of(answer["pid"])) for answer in answers]
         async with _served(place, folder) as (_, pid):
-            serve_bytes = sum(map(memory_bytes, _tree(pid)))
+            serve_bytes = tree_bytes(pid)
     return [
         Row(
             f"{count} replicas, {FORKED}",
@@ -206,12 +206,6 @@ async def _pool(place: Kitchens) -> dict[str, Any]:
     pool: dict[str, Any]
     (pool,) = (await place.platform.page("standby"))["pools"]
     return pool
-
-
-def _tree(pid: int) -> list[int]:
-    """A process, and those that it has started."""
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return [pid, *(each for child in children for each in _tree(int(child)))]
 
 
 def _p95(times_s: Sequence[float]) -> float:

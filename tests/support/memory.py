@@ -44,6 +44,12 @@ def memory_bytes(pid: int) -> int:
     return _fields(Path(f"/proc/{pid}/smaps_rollup"))["Pss"]
 
 
+def tree_bytes(pid: int) -> int:
+    """Memory of a process and of all that it has started, and those."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return memory_bytes(pid) + sum(tree_bytes(int(child)) for child in children)
+
+
 def memory_of(pid: int) -> dict[str, int]:
     """By the names of `Watch.peaks`; nothing of a process that is gone."""
     found: dict[str, int] = {}

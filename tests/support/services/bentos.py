@@ -18,7 +18,18 @@ _PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 NUMBERS, NAMESPACES = 22, 32
 """Bits of a process id, and of the number of a namespace."""
 
-IMAGE = f"""
+ME = f"""
+
+def me() -> int:
+    \"\"\"A number that no other process of this machine has or has had, wherever it lives.\"\"\"
+    with open("/proc/self/stat") as file:
+        started = int(file.read().rpartition(")")[2].split()[19])
+    namespace = os.stat("/proc/self/ns/pid").st_ino
+    return (started << {NAMESPACES} | namespace) << {NUMBERS} | os.getpid()
+"""
+
+IMAGE = (
+    f"""
 from __future__ import annotations
 
 import asyncio
@@ -31,15 +42,9 @@ import bentoml
 
 image = bentoml.images.Image(python_version={_PYTHON!r}, lock_python_packages=False)
 image.python_packages({", ".join(map(repr, REQUIREMENTS.values()))})
-
-
-def me() -> int:
-    \"\"\"A number that no other process of this machine has or has had, wherever it lives.\"\"\"
-    with open("/proc/self/stat") as file:
-        started = int(file.read().rpartition(")")[2].split()[19])
-    namespace = os.stat("/proc/self/ns/pid").st_ino
-    return (started << {NAMESPACES} | namespace) << {NUMBERS} | os.getpid()
 """
+    + ME
+)
 
 ECHO = """
 
