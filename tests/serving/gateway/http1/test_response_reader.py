@@ -9,7 +9,12 @@ import pytest
 
 from hotplate.serving.gateway.http1.head_cache import HeadCache
 from hotplate.serving.gateway.http1.response_head import ResponseHead
-from hotplate.serving.gateway.http1.response_reader import STARTED, BadResponse, ResponseReader
+from hotplate.serving.gateway.http1.response_reader import (
+    STARTED,
+    WAITS,
+    BadResponse,
+    ResponseReader,
+)
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n"
 HINTS = b"HTTP/1.1 103 Early Hints\r\nLink: <a>\r\n\r\n"
@@ -22,11 +27,15 @@ class Taken:
     """One response that was read."""
 
     starts: int = 0
+    waits_again: int = 0
     head: ResponseHead | None = None
     body: bytes = b""
 
     def started(self) -> None:
         self.starts += 1
+
+    def waits(self) -> None:
+        self.waits_again += 1
 
     def on_head(self, head: ResponseHead) -> None:
         assert self.head is None
@@ -189,6 +198,14 @@ def test_the_start_of_a_handler_is_told_by_who_announces_it() -> None:
             taken = connection.read(pieces)
             assert taken.starts == announces
             assert taken.body == b"hello"
+
+
+def test_another_gateway_takes_its_word_back_where_the_request_waits_again() -> None:
+    for worker, waits in ((False, 1), (True, 0)):
+        for pieces in ways(STARTED + WAITS + STARTED + HEAD + b"hello"):
+            taken = Connection(worker=worker, announces_start=True).read(pieces)
+            assert (taken.waits_again, taken.body) == (waits, b"hello")
+            assert taken.starts == (2 if waits else 3)
 
 
 def test_the_start_is_found_without_the_parser_where_it_comes_at_once() -> None:

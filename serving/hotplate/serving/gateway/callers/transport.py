@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+from contextlib import suppress
 from typing import cast
 
 from hotplate.machine.dead_peers import has_hung_up, keep_taking
@@ -13,7 +15,7 @@ from hotplate.serving.gateway.callers.own_responses import last_answer
 from hotplate.serving.gateway.callers.timeouts import Timeouts
 from hotplate.serving.gateway.callers.turns import Turns
 from hotplate.serving.gateway.errors import GatewayError, RequestSlow
-from hotplate.serving.gateway.http1.response_reader import STARTED
+from hotplate.serving.gateway.http1.response_reader import STARTED, WAITS
 from hotplate.serving.gateway.proxy.caller import Caller
 from hotplate.serving.gateway.proxy.exchange import Exchange
 from hotplate.serving.gateway.proxy.route_context import RouteContext
@@ -53,7 +55,11 @@ class CallerTransport(Caller):
 
     def announce_start(self) -> None:
         if self._relayed:
-            self.write(STARTED)
+            self._write_at_once(STARTED)
+
+    def announce_wait(self) -> None:
+        if self._relayed:
+            self._write_at_once(WAITS)
 
     def silent_s(self, now: float) -> float:
         return 0.0 if self.read_paused else self._timeouts.silent_s(now)
@@ -105,6 +111,18 @@ class CallerTransport(Caller):
         return self._transport.get_write_buffer_size()
 
     # Inside
+
+    def _write_at_once(self, data: bytes) -> None:
+        """Past the loop, which may write to a replica first what it was given later (uvloop's keeps
+        connections that have something to write in a set)."""
+        if self.turns.is_closed:
+            return
+        written = 0
+        if not self.unsent_bytes:
+            with suppress(OSError):  # the loop meets it too
+                written = os.write(self._transport.get_extra_info("socket").fileno(), data)
+        if written < len(data):
+            self._transport.write(data[written:])
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # Not asserted: uvloop's transports are no subclasses of asyncio's.

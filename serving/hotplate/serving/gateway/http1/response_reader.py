@@ -11,7 +11,7 @@ because the connection can carry the next request before the end of this respons
                 └────► BadResponse
 
 Interim responses (1xx) are dropped, except for a 100 that says that the request's handler begins,
-or that it does not.
+that it does not, or that it waits again.
 Bytes after a whole response belong to no request: they are dropped, and the connection is not used
 again.
 """
@@ -32,8 +32,14 @@ STARTED = b"HTTP/1.1 100 Started\r\n\r\n"
 the gateway that passes a request on."""
 
 
+WAITS = b"HTTP/1.1 100 Waits\r\n\r\n"
+"""From a route's owner to that gateway: no handler has begun after all, and the request waits in
+its queue again."""
+
+
 FULL, ELSEWHERE = b"Full", b"Elsewhere"
 """The reasons of a 100 by which our worker says that the handler does not begin."""
+WAITING = b"Waits"
 
 
 class BadResponse(Exception):
@@ -44,7 +50,10 @@ class Response(Protocol):
     """Takes a response as it comes."""
 
     def started(self) -> None:
-        """The handler of the request has begun."""
+        """The handler of the request has begun, or may begin without further notice."""
+
+    def waits(self) -> None:
+        """It has not, and waits again."""
 
     def on_head(self, head: ResponseHead) -> None: ...
 
@@ -189,6 +198,8 @@ class ResponseReader:
             if status == 100 and self._announces_start:
                 if self._worker and self._reason in (FULL, ELSEWHERE):
                     self.returned = self._reason
+                elif self._reason == WAITING and not self._worker:
+                    self._response.waits()
                 else:
                     self._response.started()
             return

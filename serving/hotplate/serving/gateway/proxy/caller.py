@@ -62,7 +62,12 @@ class Caller:
         raise NotImplementedError
 
     def announce_start(self) -> None:
-        """The request may have an effect from now on, which another gateway has to know."""
+        """The request may have an effect from now on, which another gateway has to know before any
+        replica does."""
+        raise NotImplementedError
+
+    def announce_wait(self) -> None:
+        """The request has had no effect, and waits for a slot again."""
         raise NotImplementedError
 
     def answer_local(self, local: Local, retry_after_s: float | None = None) -> None:

@@ -255,6 +255,8 @@ class Exchange(Forwarding):
             )
         else:
             self.buffered = self.received
+            if not self._may_run_twice:
+                self.caller.announce_wait()
             self.dispatcher.retry(self)
 
     def on_invalid_response(self, what: str) -> None:

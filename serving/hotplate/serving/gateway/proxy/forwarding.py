@@ -183,6 +183,9 @@ class Forwarding(Upload):
         self.sends += 1
         if upstream.announces_start:
             self.phase = SENT
+            if upstream.worker and not self._may_run_twice:
+                # This gateway may be killed before it could pass on that the handler begins.
+                caller.announce_start()
         else:
             self.phase = STARTED
             caller.announce_start()
@@ -235,13 +238,20 @@ class Forwarding(Upload):
                 upstream.write(last_chunk(self._trailers))
 
     def started(self) -> None:
-        if self.phase == SENT:
+        upstream = self.upstream
+        if self.phase == SENT and upstream is not None:
             self.phase = STARTED
             self.handler_announced = True
-            if self.caller is not None:
+            if upstream.relays and self.caller is not None:
                 self.caller.announce_start()
-            if not self._may_run_twice:
+            if upstream.worker and not self._may_run_twice:
                 self._drop_body()
+
+    def waits(self) -> None:
+        if self.phase == STARTED:
+            self.phase = SENT
+            if self.caller is not None:
+                self.caller.announce_wait()
 
     def unreachable(self) -> None:
         if self.ticket is not None:

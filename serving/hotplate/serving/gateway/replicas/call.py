@@ -94,7 +94,11 @@ class Call(Waiter):
         raise NotImplementedError
 
     def started(self) -> None:
-        """The replica says that the request's handler begins."""
+        """The replica says that the request's handler begins; another gateway, that it may."""
+        raise NotImplementedError
+
+    def waits(self) -> None:
+        """The other gateway says that it has not begun, and waits there again."""
         raise NotImplementedError
 
     # The response

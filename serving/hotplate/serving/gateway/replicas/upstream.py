@@ -186,6 +186,8 @@ class Upstream(ResponseSource):
     def _feed(self, call: Call, data: bytes) -> None:
         reader = self._reader
         data = reader.after_started(data)
+        if not data:
+            return
         head = reader.known(data)
         if head is not None:
             now = self.owner.now()

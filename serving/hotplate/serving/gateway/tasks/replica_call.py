@@ -70,6 +70,9 @@ class ReplicaCall:
     def started(self) -> None:
         self.begun = True
 
+    def waits(self) -> None:
+        self.begun = False
+
     @property
     def returned(self) -> bytes:
         """Why the worker has not begun it and gives it back; empty = it does not."""
