@@ -28,6 +28,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
+from hotplate.deploy.process.backoff import BackoffSettings
 from loadtests.harness.inspection import children_of, leader_of, settled, tracebacks
 from loadtests.harness.verdict import Verdict
 from loadtests.history.guarantees import violations
@@ -55,8 +56,9 @@ PAUSE_S = 0.05
 REPEATS = 1
 LEAST_SHARE = 0.999
 SHOWN = 10
-REST_S = 60.0
-"""How long the platform may take after a kill until it is healthy and at rest."""
+REST_S = BackoffSettings.max_s + 30.0
+"""How long the platform may take after a kill until it is healthy and at rest: what is killed again
+and again pauses for as long as that before it starts."""
 FIRST_GUESS_S = 1.5
 """How long an operation is expected to take at first; later it is the time that it took last."""
 

@@ -34,6 +34,7 @@ class Cluster:
         self.folder = folder
         self.plane = plane
         self.backend = backend
+        self.replica = ReplicaRoute("r1", backend.address, SLOTS)
         self.ports: list[int] = []
         self.peers = [free_port() for _ in range(3)]
         self.gateways: list[GatewayProcess] = []
@@ -61,8 +62,7 @@ class Cluster:
         return gateway
 
     async def serve(self, **changes: Any) -> None:
-        replica = ReplicaRoute("r1", self.backend.address, SLOTS)
-        route = Route("acme/chat", "", 0, (replica,), hosts=(HOST,), **changes)
+        route = Route("acme/chat", "", 0, (self.replica,), hosts=(HOST,), **changes)
         await until(lambda: len(self.plane.sockets) == len(self.gateways))
         await self.plane.send(1, route)
         for gateway in self.gateways:

@@ -14,7 +14,7 @@ from hotplate.serving.gateway.http1.request_head import (
     for_owner,
     read_request,
 )
-from hotplate.serving.gateway.protocol.headers import DUE, SECRET, TASK_ID
+from hotplate.serving.gateway.protocol.headers import DUE, PASSED, SECRET, TASK_ID
 
 HOST = (b"Host", b"a")
 PARENT = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -240,9 +240,16 @@ def test_a_target_names_its_host_or_none(target: bytes, host: bytes, origin_form
 
 def test_the_owner_gets_what_this_gateway_knows() -> None:
     head = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
-    assert for_owner(head, b"", math.inf) == head
-    secret_line, due_line = SECRET + b": s\r\n", DUE + b": 1.250\r\n"
-    assert for_owner(head, b"s", 1.25) == head[:-2] + secret_line + due_line + b"\r\n"
+    assert for_owner(head, b"", math.inf, b"") == head
+    lines = SECRET + b": s\r\n" + DUE + b": 1.250\r\n" + PASSED + b": 0123456789abcdef\r\n"
+    assert for_owner(head, b"s", 1.25, b"0123456789abcdef") == head[:-2] + lines + b"\r\n"
+
+
+def test_only_another_gateway_says_by_what_a_request_can_be_had_back() -> None:
+    passed = (PASSED, b"0123456789abcdef")
+    assert head_of(HOST, passed).passed == b""
+    relayed = head_of(HOST, passed, peer=b"")
+    assert (relayed.passed, relayed.lines) == (passed[1], [])
 
 
 def test_what_changes_a_message_does_not_stand_behind_it() -> None:

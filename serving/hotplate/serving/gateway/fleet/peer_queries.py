@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,7 @@ from hotplate.serving.gateway.sockets.proof import Proof
 
 ANSWER_S = 2.0
 RUNNING_PATH = "/hotplate/running"
+RECALL_PATH = "/hotplate/recall/"
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,18 @@ async def ask_running(address: str) -> Handlers | None:
     except (ConnectionRefusedError, FileNotFoundError):
         return Handlers()
     except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
+async def ask_back(address: str, passed: Sequence[bytes]) -> frozenset[bytes] | None:
+    """With which of these requests the worker at an address has begun; it begins with none of them
+    from now on. None = it does not say."""
+    path = RECALL_PATH + b",".join(passed).decode()
+    try:
+        async with asyncio.timeout(ANSWER_S):
+            report = await _ask(*await open_streams(address), path)
+            return frozenset(each.encode() for each in report["begun"])
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return None
 
 

@@ -8,7 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hotplate.serving.gateway.protocol.headers import DUE, REPLICA, SECRET, TASK_ID, VERSION_FIELD
+from hotplate.serving.gateway.protocol.headers import (
+    DUE,
+    PASSED,
+    REPLICA,
+    SECRET,
+    TASK_ID,
+    VERSION_FIELD,
+)
 
 Field = tuple[bytes, bytes]
 
@@ -43,7 +50,7 @@ PLATFORM_SECRET = b"x-yatai-api-token"
 SIGN_IN = b"hotplate_sign_in"
 """The cookie of a browser that has signed in to the platform. Browsers send a host's cookies to
 all of its ports, so to deployments too; they neither get it nor set it."""
-NOT_PASSED_ON = HOP_BY_HOP | REWRITTEN | {PLATFORM_SECRET, TASK_ID, SECRET, DUE, REPLICA}
+NOT_PASSED_ON = HOP_BY_HOP | REWRITTEN | {PLATFORM_SECRET, TASK_ID, SECRET, DUE, PASSED, REPLICA}
 USUAL_OPTIONS = frozenset({b"close", b"keep-alive", b"upgrade"})
 """Values of `Connection` that are no names of fields."""
 ALWAYS_KEPT = frozenset({b"authorization", b"content-type", b"cookie", b"set-cookie"})

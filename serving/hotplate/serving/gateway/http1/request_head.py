@@ -26,7 +26,7 @@ from hotplate.serving.gateway.http1.fields import (
     without,
     without_sign_in,
 )
-from hotplate.serving.gateway.protocol.headers import DUE, SECRET
+from hotplate.serving.gateway.protocol.headers import DUE, PASSED, SECRET
 
 WEBSOCKET = b"websocket"
 PRIORITY, TIMEOUT = b"priority", b"x-request-timeout-seconds"
@@ -92,6 +92,8 @@ class RequestHead:
     due_in_s: float = math.inf
     """In how many seconds its response was due as it came, if another gateway has determined
     that."""
+    passed: bytes = b""
+    """By what another gateway, which passes it on, can have it back; empty = by nothing."""
     memo: Memo | None = field(default=None, compare=False)
     written: tuple[bytes, bytes] | None = field(default=None, compare=False)
     """The usual head for a replica: before the request's id and after it."""
@@ -209,14 +211,16 @@ def read_request(
         repeats=not (given_id or upgrade or b"traceparent" in known or DUE in known),
         secret=known.get(SECRET, b""),
         due_in_s=float(known[DUE]) if DUE in known and not peer else math.inf,
+        passed=b"" if peer else known.get(PASSED, b""),
     )
 
 
-def for_owner(head: bytes, secret: bytes, due_in_s: float) -> bytes:
+def for_owner(head: bytes, secret: bytes, due_in_s: float, passed: bytes) -> bytes:
     """The head for the gateway that owns the route."""
     secret_line = b"%b: %b\r\n" % (SECRET, secret) if secret else b""
     due_line = b"%b: %.3f\r\n" % (DUE, due_in_s) if due_in_s < math.inf else b""
-    return b"%b%b%b\r\n" % (head[:-2], secret_line, due_line)
+    passed_line = b"%b: %b\r\n" % (PASSED, passed) if passed else b""
+    return b"%b%b%b%b\r\n" % (head[:-2], secret_line, due_line, passed_line)
 
 
 def _forwarded_for(earlier: bytes | None, peer: bytes) -> bytes:

@@ -17,6 +17,7 @@ def forwarded_route(route: Route, address: str) -> Route:
     return replace(
         route,
         replicas=owner,
+        beyond=route.replicas,
         timeout_s=FOREVER_S,
         hold_limit_s=FOREVER_S,
         token_digests=None,

@@ -21,6 +21,9 @@ What it does not let begin comes back (`replica/inside/patches/fence.py`)."""
 DUE = b"hotplate-due-in"
 """From a gateway to the owner of a route: in how many seconds the response is due, for a request
 that waited with an earlier owner."""
+PASSED = b"hotplate-passed"
+"""From a gateway to the owner of a route, and on to our worker: 16 hexadecimal digits by which the
+gateway can have this sending of a request back (`replica/inside/patches/begun.py`)."""
 VERSION_FIELD = b"hotplate-version"
 """Chooses in a request, and tells in a response, which version of a deployment with a canary
 answers. The request's goes on to the replica; a replica's own is dropped."""

@@ -138,6 +138,8 @@ class Route:
     """PEM file with the certificate and its chain; empty = plain HTTP."""
     tls_key: str = ""
     """PEM file with the certificate's key; empty = it is in the certificate's file."""
+    beyond: tuple[ReplicaRoute, ...] = ()
+    """If it is relayed: the replicas that its owner sends requests to. The gateway sets it."""
     relayed: bool = False
     """Another gateway owns it: requests are passed on to that one, which decides everything."""
     waits_for: str = ""
@@ -319,8 +321,10 @@ def _fields(record: Any) -> dict[str, Any]:
 def _route_json(route: Route) -> dict[str, Any]:
     """A table goes out each time that a replica comes or goes, so nothing is copied that need not
     be."""
+    fields = _fields(route)
+    del fields["beyond"]
     return {
-        **_fields(route),
+        **fields,
         "replicas": tuple(map(_fields, route.replicas)),
         "pods": tuple({"service": s.service, "like": _fields(s.like)} for s in route.pods),
         "versions": tuple(map(_fields, route.versions)),

@@ -232,12 +232,15 @@ class Exchange(Forwarding):
             self.sends -= 1  # it was not tried
         if unread:
             self.phase = UNSENT
-        elif silent and self.phase == SENT:
+        elif silent and self.phase == SENT and not self.passed:
             self.phase = STARTED
         if self.caller is None:
             if self.answered:  # it has all of the response, or left in the middle of it
                 self.count_answer(kind_of(self.status))
             self._ended()
+            return
+        if silent and self.passed and not self.answered:
+            self.ask_back()
             return
         if not unread:
             self.count_answer(BROKEN)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from math import inf
 
@@ -15,6 +16,7 @@ from hotplate.serving.gateway.errors import GatewayError
 from hotplate.serving.gateway.http1.fields import Field, last_chunk
 from hotplate.serving.gateway.http1.multipart import PartWatch
 from hotplate.serving.gateway.http1.request_head import RequestHead, for_owner
+from hotplate.serving.gateway.protocol.headers import PASSED
 from hotplate.serving.gateway.proxy.caller import Caller
 from hotplate.serving.gateway.proxy.retry import ANSWERED, IDEMPOTENT, SENT, STARTED, UNSENT
 from hotplate.serving.gateway.proxy.route_context import RouteContext
@@ -32,6 +34,7 @@ class Forwarding(Upload):
         "due_at",
         "handler_announced",
         "parts",
+        "passed",
         "phase",
         "prefix",
         "refused",
@@ -61,6 +64,8 @@ class Forwarding(Upload):
         self.handler_announced = False
         """Our worker has said that the handler begins, which it does not say of a WebSocket's."""
         self.sends = 0
+        self.passed = b""
+        """By what it can be had back from the owner of the route to which it was sent."""
         self.version_line: bytes | None = None
         """The header line with the version of its response, as it was when it got its slot: this
         gateway may lose the route before the response has come. None = it had none."""
@@ -193,6 +198,8 @@ class Forwarding(Upload):
         fence = upstream.fence_line(
             needs_slot=ticket is not None and ticket.needs_slot, may_return=self._stays_kept
         )
+        if request.passed and upstream.worker:
+            fence += b"\r\n%b: %b" % (PASSED, request.passed)
         message = request.to_replica(
             upstream.host,
             self.request_id + fence,
@@ -200,7 +207,9 @@ class Forwarding(Upload):
             prefix=self.prefix,
         )
         if upstream.relays:
-            message = for_owner(message, request.secret, self.due_at - self.context.loop.time())
+            self.passed = b"" if self._may_run_twice or request.upgrade else _new_passed(request)
+            due_in_s = self.due_at - self.context.loop.time()
+            message = for_owner(message, request.secret, due_in_s, self.passed)
         if request.upgrade:
             upstream.write(message)
             return
@@ -253,11 +262,22 @@ class Forwarding(Upload):
             if self.caller is not None:
                 self.caller.announce_wait()
 
+    def ask_back(self) -> None:
+        """The owner to which it was sent is silent. It is lost as soon as the replicas have said
+        whether it has begun: it will not from now on."""
+        route = self.dispatcher.route
+        replicas = route.beyond if route.relayed else route.replicas
+        self.context.recalls.ask(self.passed, replicas, self._came_back)
+
     def unreachable(self) -> None:
         if self.ticket is not None:
             self.dispatcher.retry(self)
 
     # Inside
+
+    def _came_back(self, begun: bool) -> None:
+        self.passed, self.phase = b"", STARTED if begun else SENT
+        self.lost(unread=False, silent=False)
 
     def _disconnect(self) -> str:
         """Gives up the upstream, which has ended; returns the replica's address."""
@@ -283,3 +303,8 @@ class Forwarding(Upload):
     def _keep_within_bounds(self) -> None:
         if self.received > self.dispatcher.limits.repeat_bytes:
             self._drop_body()
+
+
+def _new_passed(request: RequestHead) -> bytes:
+    """Of a sending to an owner; a gateway between has the first one's word for it."""
+    return request.passed or os.urandom(8).hex().encode()

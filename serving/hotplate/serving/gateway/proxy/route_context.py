@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 
 from hotplate.serving.gateway.errors import GatewayError
+from hotplate.serving.gateway.fleet.recalls import Recalls
 from hotplate.serving.gateway.proxy.body_gate import BodyGate
 from hotplate.serving.gateway.proxy.dispatcher import COUNTS, Dispatcher
 from hotplate.serving.gateway.proxy.hangups import Hangups
@@ -20,6 +21,7 @@ class RouteContext:
         self.loop = dispatcher.loop
         self.bodies = BodyGate(dispatcher)
         self.hangups = Hangups(dispatcher)
+        self.recalls = Recalls(dispatcher.loop)
         self.access_log = access_log
         self.version_line = b""
         """The header line with the version of its responses; empty = there is no canary."""

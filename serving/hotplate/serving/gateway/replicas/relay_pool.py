@@ -50,7 +50,9 @@ class RelayPool(ConnectionPool):
         super().connection_ended(upstream)
 
     def abort(self) -> None:
+        """Nothing is heard of the owner any longer."""
         for upstream in list(self._open_to_owner):
+            upstream.silent = True
             upstream.abort()
 
     async def _dial(self) -> Streams:

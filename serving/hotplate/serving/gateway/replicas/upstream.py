@@ -61,6 +61,8 @@ class Upstream(ResponseSource):
         self.idle_since = 0.0
         self._reused = False
         self._half_closed = False
+        self.silent = False
+        """Nothing is heard of the other side any longer, so what it said last may be lost."""
         self._lost = False
         self._written_bytes = 0
         self._earlier_bytes = 0
@@ -236,9 +238,10 @@ class Upstream(ResponseSource):
 
     def _lose_call(self, call: Call, exc: Exception | None) -> None:
         """The connection ended under the call."""
-        unread = self._reader.head is None and exc is None and not self._request_acked()
         # A machine that vanished may have begun the request without its notice arriving here.
-        silent = exc is not None and not isinstance(exc, ConnectionError)
+        silent = self.silent or (exc is not None and not isinstance(exc, ConnectionError))
+        closed = exc is None and not silent
+        unread = self._reader.head is None and closed and not self._request_acked()
         if not self._half_closed and not (unread and self._reused):
             self.owner.failed("it ended a connection with a request on it")
         call.lost(unread=unread, silent=silent)

@@ -7,6 +7,7 @@
 * That it has ended: the connection stays open until then, whichever side has closed it. So if a
   gateway ends its own side, which the application sees as its caller leaving, it gets the other
   side's end when the handler has ended.
+* That it is not to begin: `GET /hotplate/recall/PASSED,…` answers `{"begun": […]}` (`begun.py`).
 * How many run now: `GET /hotplate/running` answers `{"running": n, "websockets": m, "tasks": k}`,
   for all of the replica's processes; n has the others too. It is never passed on from outside.
 
@@ -21,6 +22,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+from hotplate.serving.replica.inside.patches.begun import take_passed
 from hotplate.serving.replica.inside.patches.fence import (
     ELSEWHERE,
     FULL,
@@ -35,6 +37,7 @@ STARTED = b"HTTP/1.1 100 Started\r\n\r\n"
 """A client that asks a replica without a gateway passes over it, as over any 100. The server itself
 sends one only to clients that expect it, and a gateway does not pass that on."""
 RUNNING_PATH = b"/hotplate/running"
+RECALL_PATH = b"/hotplate/recall/"
 REPORT_PATH = b"/hotplate/report"
 REPEATABLE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"})
 """Idempotent methods (RFC 9110, 9.2.2) may go out again even when they have begun."""
@@ -69,6 +72,8 @@ class HandlerWatch(Middleware):
             await self.app(scope, receive, send)
         elif scope["type"] == "http" and scope["raw_path"] == RUNNING_PATH:
             await _say(send, self._counts())
+        elif scope["type"] == "http" and scope["raw_path"].startswith(RECALL_PATH):
+            await _say(send, self._recalled(scope["raw_path"][len(RECALL_PATH) :]))
         elif scope["type"] == "http" and scope["raw_path"] == REPORT_PATH:
             await _say(send, await asyncio.to_thread(self._report))
         else:
@@ -120,7 +125,7 @@ class HandlerWatch(Middleware):
         kind = _kind(scope)
         self._running.begin(kind)
         try:
-            if _begins(scope, connection):
+            if self._begins(scope, connection):
                 await self.app(scope, receive, send)
             else:
                 transport.abort()
@@ -128,6 +133,26 @@ class HandlerWatch(Middleware):
         finally:
             self._running.end(kind)
             os.close(connection)
+
+    def _begins(self, scope: Any, connection: int) -> bool:
+        """Tell that the handler begins. False: it can no longer be told, or the request was asked
+        back, so it must not.
+
+        It is written past the server's buffers: a handler that ends the process at once has begun.
+        """
+        if scope["type"] != "http" or (scope["method"] in REPEATABLE and not _upgrades(scope)):
+            return True
+        passed = take_passed(scope)
+        if passed and not self._running.begun.begin(passed):
+            return False
+        try:
+            return os.write(connection, STARTED) == len(STARTED)
+        except OSError:
+            return False
+
+    def _recalled(self, asked: bytes) -> bytes:
+        begun = self._running.begun.recall(asked.split(b","))
+        return json.dumps({"begun": [each.decode() for each in begun]}).encode()
 
     def _counts(self) -> bytes:
         running = self._running
@@ -161,19 +186,6 @@ def _kind(scope: Any) -> int:
     if scope["type"] == "websocket":
         return WEBSOCKET
     return TASK if any(name == TASK_ID for name, _ in scope["headers"]) else ANY
-
-
-def _begins(scope: Any, connection: int) -> bool:
-    """Tell that the handler begins. False: it can no longer be told, so it must not.
-
-    It is written past the server's buffers: a handler that ends the process at once has begun.
-    """
-    if scope["type"] != "http" or (scope["method"] in REPEATABLE and not _upgrades(scope)):
-        return True
-    try:
-        return os.write(connection, STARTED) == len(STARTED)
-    except OSError:
-        return False
 
 
 def _connection(transport: Any) -> int:

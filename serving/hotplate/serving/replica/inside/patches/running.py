@@ -9,6 +9,8 @@ import mmap
 import os
 from collections.abc import Iterator
 
+from hotplate.serving.replica.inside.patches import begun
+
 ANY, WEBSOCKET, TASK, SLOT, TASK_SLOT = range(5)
 ROW = 5
 """The counts of a process: all its handlers, those of WebSockets, those of kept tasks; and the
@@ -21,19 +23,22 @@ class Running:
 
     def __init__(self, worker: int = 1, workers: int = 1, fd: int | None = None) -> None:
         """`worker` counts from 1. `fd` is memory that `share` made for several."""
-        shared = mmap.mmap(-1 if fd is None else fd, CELL_BYTES * ROW * workers)
+        counts = ROW * workers
+        shared = mmap.mmap(-1 if fd is None else fd, CELL_BYTES * (counts + begun.CELLS))
         self._lock = -1 if fd is None else fd
         """The memory's file; -1 = it is this process's alone."""
         if fd is not None:
             os.set_inheritable(fd, False)
-        self._cells = memoryview(shared).cast("q")
+        cells = memoryview(shared).cast("q")
+        self._cells = cells[:counts]
+        self.begun = begun.Begun(cells[counts:], self._alone)
         self._own = ROW * (worker - 1)
 
     @staticmethod
     def share(workers: int) -> int:
         """A descriptor of memory for that many processes; not inheritable by itself."""
         fd = os.memfd_create("hotplate-running")
-        os.ftruncate(fd, CELL_BYTES * ROW * workers)
+        os.ftruncate(fd, CELL_BYTES * (ROW * workers + begun.CELLS))
         return fd
 
     def count(self, kind: int = ANY) -> int:
