@@ -125,6 +125,29 @@ async def test_handlers_of_all_processes_are_counted(replica: Replica, folder: P
     await until_running(replica, 0)  # a process counts a handler after its response is sent
 
 
+async def test_what_was_asked_back_does_not_begin_in_either_process(
+    replica: Replica, folder: Path
+) -> None:
+    gates = [folder / f"asked-{number}" for number in range(5)]
+    ids = [f"{number:016x}" for number in range(1, 6)]
+    begun = await at_gate(replica, gates[0], Hotplate_Passed=ids[0])
+    assert await begun.reader.readexactly(len(STARTED)) == STARTED
+    answer = await asyncio.to_thread(replica.get, f"/hotplate/recall/{','.join(ids)}")
+    assert json.loads(answer) == {"begun": ids[:1]}
+    late = [
+        await at_gate(replica, gate, Hotplate_Passed=passed)
+        for gate, passed in zip(gates[1:], ids[1:], strict=True)
+    ]
+    for caller in late:
+        refused = await caller.answer()
+        assert (refused.status, refused.error["code"]) == (409, "asked_back")
+    assert await running(replica) == 1
+    await asyncio.to_thread(gates[0].write_text, "through")
+    assert (await begun.answer()).body == b"through"
+    for caller in (begun, *late):
+        caller.leave()
+
+
 async def test_both_processes_together_begin_no_more_than_there_are_slots(
     replica: Replica, folder: Path
 ) -> None:

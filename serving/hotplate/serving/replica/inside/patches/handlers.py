@@ -41,6 +41,15 @@ RECALL_PATH = b"/hotplate/recall/"
 REPORT_PATH = b"/hotplate/report"
 REPEATABLE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"})
 """Idempotent methods (RFC 9110, 9.2.2) may go out again even when they have begun."""
+ASKED_BACK = json.dumps(
+    {
+        "error": {
+            "code": "asked_back",
+            "message": "The gateway that passed this request on has it back; nobody waits for it.",
+        }
+    }
+).encode()
+"""To a gateway that goes on with it: the connection's end would be a failure of the replica."""
 PAST_GATEWAYS = json.dumps(
     {
         "error": {
@@ -125,7 +134,9 @@ class HandlerWatch(Middleware):
         kind = _kind(scope)
         self._running.begin(kind)
         try:
-            if self._begins(scope, connection):
+            if not self._may_begin(scope):
+                await _say(send, ASKED_BACK, 409)
+            elif _begins(scope, connection):
                 await self.app(scope, receive, send)
             else:
                 transport.abort()
@@ -134,21 +145,12 @@ class HandlerWatch(Middleware):
             self._running.end(kind)
             os.close(connection)
 
-    def _begins(self, scope: Any, connection: int) -> bool:
-        """Tell that the handler begins. False: it can no longer be told, or the request was asked
-        back, so it must not.
-
-        It is written past the server's buffers: a handler that ends the process at once has begun.
-        """
-        if scope["type"] != "http" or (scope["method"] in REPEATABLE and not _upgrades(scope)):
+    def _may_begin(self, scope: Any) -> bool:
+        """Whether the request was not asked back; if not, it has begun."""
+        if scope["type"] != "http" or scope["method"] in REPEATABLE:
             return True
         passed = take_passed(scope)
-        if passed and not self._running.begun.begin(passed):
-            return False
-        try:
-            return os.write(connection, STARTED) == len(STARTED)
-        except OSError:
-            return False
+        return not passed or self._running.begun.begin(passed)
 
     def _recalled(self, asked: bytes) -> bytes:
         begun = self._running.begun.recall(asked.split(b","))
@@ -186,6 +188,19 @@ def _kind(scope: Any) -> int:
     if scope["type"] == "websocket":
         return WEBSOCKET
     return TASK if any(name == TASK_ID for name, _ in scope["headers"]) else ANY
+
+
+def _begins(scope: Any, connection: int) -> bool:
+    """Tell that the handler begins. False: it can no longer be told, so it must not.
+
+    It is written past the server's buffers: a handler that ends the process at once has begun.
+    """
+    if scope["type"] != "http" or (scope["method"] in REPEATABLE and not _upgrades(scope)):
+        return True
+    try:
+        return os.write(connection, STARTED) == len(STARTED)
+    except OSError:
+        return False
 
 
 def _connection(transport: Any) -> int:
