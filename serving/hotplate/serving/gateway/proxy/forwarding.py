@@ -276,8 +276,9 @@ class Forwarding(Upload):
     # Inside
 
     def _came_back(self, begun: bool) -> None:
-        self.passed, self.phase = b"", STARTED if begun else SENT
-        self.lost(unread=False, silent=False)
+        if self.ticket is not None:  # its caller is still there
+            self.passed, self.phase = b"", STARTED if begun else SENT
+            self.lost(unread=False, silent=False)
 
     def _disconnect(self) -> str:
         """Gives up the upstream, which has ended; returns the replica's address."""

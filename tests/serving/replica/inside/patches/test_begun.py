@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tracemalloc
 
 import pytest
 
@@ -60,6 +61,21 @@ def test_the_newest_are_known(processes: list[Running]) -> None:
     unknown = [number(each) for each in range(10**6, 10**6 + RECALLED)]
     assert processes[0].begun.recall(unknown) == []
     assert not any(map(begun.begin, unknown))
+
+
+def test_what_is_known_of_those_asked_for_does_not_grow_for_ever(
+    processes: list[Running],
+) -> None:
+    begun = processes[-1].begun
+    tracemalloc.start()
+    try:
+        for first in range(10**6, 10**6 + 40 * RECALLED, RECALLED):
+            processes[0].begun.recall(number(each) for each in range(first, first + RECALLED))
+            assert begun.begin(number(first + RECALLED))
+            assert not begun.begin(number(first))
+        assert tracemalloc.get_traced_memory()[0] < 4 << 20, "all together would be 10 MiB"
+    finally:
+        tracemalloc.stop()
 
 
 def test_it_is_taken_out_of_the_request() -> None:

@@ -54,12 +54,14 @@ class Begun:
         return [one for number, one in asked.items() if number in begun]
 
     def _known(self) -> set[int]:
-        """All that were asked for, by whichever process."""
+        """The newest that were asked for, by whichever process."""
         cells, before = self._cells, self._seen
         if cells[1] != before:
             self._seen = cells[1]
             newest = range(max(before, self._seen - RECALLED), self._seen)
             self._recalled.update(cells[2 + BEGUN + each % RECALLED] for each in newest)
+            if len(self._recalled) > 2 * RECALLED:
+                self._recalled = set(cells[2 + BEGUN :].tolist())
         return self._recalled
 
 
