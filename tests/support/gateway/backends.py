@@ -88,6 +88,7 @@ class Backend:
             "/stream": self._stream,
             "/half": self.half,
         }
+        self._below: dict[str, Handler] = {}
         self.raw: set[str] = set()
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -105,6 +106,10 @@ class Backend:
         self._handlers[path] = handler
         if raw:
             self.raw.add(path)
+
+    def below(self, prefix: str, handler: Handler) -> None:
+        """For all paths that begin so."""
+        self._below[prefix] = handler
 
     def never_ends(self, path: str, first: bytes) -> None:
         """A handler that says this and nothing more, reads nothing and minds no caller: its
@@ -168,11 +173,15 @@ class Backend:
         self.running += 1
         self.peak = max(self.peak, self.running)
         try:
-            await self._handlers.get(path, _ok)(request, connection)
+            await self._handler(path)(request, connection)
         finally:
             self.running -= 1
             self.finished += 1
         return True
+
+    def _handler(self, path: str) -> Handler:
+        below = (each for prefix, each in self._below.items() if path.startswith(prefix))
+        return self._handlers.get(path) or next(below, _ok)
 
     async def _slow(self, request: Request, connection: Connection) -> None:
         await self.gate.wait()

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from hotplate.serving.gateway.fleet.peer_queries import RUNNING_PATH
+from hotplate.serving.gateway.fleet.members import rendezvous_owner
+from hotplate.serving.gateway.fleet.peer_queries import RECALL_PATH, RUNNING_PATH
 from hotplate.serving.gateway.http1.response_reader import STARTED
 from hotplate.serving.gateway.protocol.routes import ReplicaRoute, Route, RouteTable
 from tests.serving.gateway.test_process import Process
@@ -33,6 +34,9 @@ class Worker(Backend):
         super().__init__()
         self.on("/work", self._work)
         self.on(RUNNING_PATH, self._running)
+        self.below(RECALL_PATH, self._recall)
+        self.began = False
+        """What it says of the first request."""
         self.has_first, self.asked = asyncio.Event(), 0
         self.first_answer = b""
         """What it says to the first request, once the gate is set."""
@@ -46,6 +50,11 @@ class Worker(Backend):
         await self.gate.wait()
         connection.writer.write(self.first_answer)
         await connection.reader.read()  # the gateway ends it, or has ended
+
+    async def _recall(self, request: Request, connection: Connection) -> None:
+        passed = request.target.removeprefix(RECALL_PATH).split(",")
+        connection.answer(json.dumps({"begun": passed if self.began else []}).encode())
+        connection.writer.close()
 
     async def _running(self, request: Request, connection: Connection) -> None:
         connection.answer(IDLE)
@@ -68,15 +77,14 @@ class Two:
         await self._plane.sockets[number].send_str(json.dumps(table.to_json()))
 
     async def agree(self) -> bool:
-        """Whether both name the same owner, which is known from then on."""
-        owners = set()
-        for number in range(2):
-            health = await self._health(number)
-            owner = health["owners"].get(NAME)
-            owners.add(owner)
-            if owner == health["gateway"]:
-                self._owner = number
-        return len(owners) == 1 and None not in owners
+        """Whether they know each other and both name the owner that it will stay."""
+        healths = [await self._health(number) for number in range(2)]
+        ids = [health["gateway"] for health in healths]
+        owner = rendezvous_owner(NAME, ids)
+        self._owner = ids.index(owner)
+        return all(
+            len(health["peers"]) == 1 and health["owners"].get(NAME) == owner for health in healths
+        )
 
     async def caller(self) -> Caller:
         """Of the gateway that passes on."""
@@ -126,12 +134,14 @@ async def two_gateways(plane: ControlPlane, worker: Worker, folder: Path) -> Asy
             yield two
 
 
-@pytest.mark.parametrize(("method", "runs"), [("POST", 1), ("PUT", 2)])
+@pytest.mark.parametrize(
+    ("method", "began", "runs"), [("POST", True, 1), ("POST", False, 2), ("PUT", True, 2)]
+)
 async def test_what_may_run_once_does_not_run_again_though_nobody_could_tell_that_it_began(
-    plane: ControlPlane, worker: Worker, tmp_path: Path, method: str, runs: int
+    plane: ControlPlane, worker: Worker, tmp_path: Path, method: str, began: bool, runs: int
 ) -> None:
-    """The worker begins with it as the owner dies, who was to pass its word on."""
-    worker.first_answer = STARTED
+    """The worker begins with it, or does not, as the owner dies, who was to pass its word on."""
+    worker.first_answer, worker.began = STARTED if began else b"", began
     async with two_gateways(plane, worker, tmp_path) as two:
         caller = await two.caller()
         caller.send("/work", method=method, body=b"x")

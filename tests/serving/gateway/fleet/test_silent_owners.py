@@ -92,8 +92,8 @@ async def test_what_has_begun_is_not_begun_again_and_says_so(
     note, gate = tmp_path / "note", tmp_path / "gate"
     os.mkfifo(gate)
     running = await work(gateways, other, note=note, gate=gate)
-    waiting = await work(gateways, other, note=tmp_path / "second")
     await until(lambda: lines(note) == 1)
+    waiting = await work(gateways, other, note=tmp_path / "second")
     await until(lambda: _queued(owner))
     owner.process.send_signal(signal.SIGSTOP)
     answer = await running.answer()

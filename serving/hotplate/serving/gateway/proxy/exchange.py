@@ -239,8 +239,7 @@ class Exchange(Forwarding):
                 self.count_answer(kind_of(self.status))
             self._ended()
             return
-        if silent and self.passed and not self.answered:
-            self.ask_back()
+        if self.passed and (silent or self.phase == STARTED) and self.ask_back():
             return
         if not unread:
             self.count_answer(BROKEN)

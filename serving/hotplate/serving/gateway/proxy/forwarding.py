@@ -262,12 +262,16 @@ class Forwarding(Upload):
             if self.caller is not None:
                 self.caller.announce_wait()
 
-    def ask_back(self) -> None:
-        """The owner to which it was sent is silent. It is lost as soon as the replicas have said
-        whether it has begun: it will not from now on."""
+    def ask_back(self) -> bool:
+        """The owner to which it was sent is gone or silent. It is lost as soon as the replicas have
+        said whether it has begun: it will not from now on. False: it may be at one that cannot
+        say it."""
         route = self.dispatcher.route
         replicas = route.beyond if route.relayed else route.replicas
+        if self.phase == STARTED and not all(replica.worker for replica in replicas):
+            return False
         self.context.recalls.ask(self.passed, replicas, self._came_back)
+        return True
 
     def unreachable(self) -> None:
         if self.ticket is not None:
