@@ -35,6 +35,13 @@ SOURCE = """
             with open(note, "a") as file:
                 file.write("begun\\n")
             return open(gate).read() if gate else "done"
+
+        @bentoml.api
+        def stream(self, note: str, gate: str):
+            with open(note, "a") as file:
+                file.write("begun\\n")
+            yield "begun"
+            yield open(gate).read()
 """
 
 
@@ -59,10 +66,12 @@ async def gateways(tmp_path: Path, plane: ControlPlane, replica: Replica) -> Asy
         yield cluster
 
 
-async def work(cluster: Cluster, gateway: GatewayProcess, **fields: object) -> Caller:
+async def work(
+    cluster: Cluster, gateway: GatewayProcess, path: str = "/work", **fields: object
+) -> Caller:
     caller = await cluster.caller(gateway)
     body = json.dumps(fields, default=str).encode()
-    caller.send("/work", method="POST", body=body, Content_Type="application/json")
+    caller.send(path, method="POST", body=body, Content_Type="application/json")
     return caller
 
 
@@ -104,6 +113,25 @@ async def test_what_has_begun_is_not_begun_again_and_says_so(
     owner.process.send_signal(signal.SIGCONT)
     await gateways.owner()
     assert (lines(note), lines(tmp_path / "second")) == (1, 1)
+
+
+async def test_what_is_being_answered_is_cut_and_not_begun_again(
+    gateways: Cluster, tmp_path: Path
+) -> None:
+    owner, other = await gateways.owner()
+    note, gate = tmp_path / "note", tmp_path / "gate"
+    os.mkfifo(gate)
+    caller = await work(gateways, other, "/stream", note=note, gate=gate)
+    status, _ = await caller.head()
+    assert (status, await caller.chunk()) == (200, b"begun")
+    owner.process.send_signal(signal.SIGSTOP)
+    assert await caller.reader.read() == b"", "nothing else stands in an answer"
+    await asyncio.to_thread(gate.write_text, "through")
+    last = tmp_path / "last"
+    assert (await (await work(gateways, other, note=last)).answer()).status == 200
+    owner.process.send_signal(signal.SIGCONT)
+    await gateways.owner()
+    assert (lines(note), lines(last)) == (1, 1)
 
 
 async def _queued(owner: GatewayProcess) -> bool:

@@ -29,7 +29,7 @@ from hotplate.serving.gateway.http1.response_head import ResponseHead, is_interi
 
 STARTED = b"HTTP/1.1 100 Started\r\n\r\n"
 """From our worker as a handler begins (`replica/inside/handlers.py`), and from a route's owner to
-the gateway that passes a request on."""
+the gateway that passes a request on, as one may begin."""
 
 
 WAITS = b"HTTP/1.1 100 Waits\r\n\r\n"

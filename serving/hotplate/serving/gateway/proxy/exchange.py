@@ -239,7 +239,8 @@ class Exchange(Forwarding):
                 self.count_answer(kind_of(self.status))
             self._ended()
             return
-        if self.passed and (silent or self.phase == STARTED) and self.ask_back():
+        unknown = not self.answered and (silent or self.phase == STARTED)
+        if unknown and self.passed and self.ask_back():
             return
         if not unread:
             self.count_answer(BROKEN)
