@@ -10,6 +10,10 @@ from __future__ import annotations
 
 import os
 from _collections_abc import Sequence
+from _signal import (  # type: ignore[import-not-found]  # the module around it loads enum
+    SIGKILL,
+    pidfd_send_signal,
+)
 from _socket import (  # the module around it would take longer to load than all else here
     CMSG_SPACE,
     SCM_RIGHTS,
@@ -73,7 +77,11 @@ class NestedWalls:
         copier = WaitingChild(lambda: self._copy_mounts(users), "a namespace of mounts")
         made = [self._opened(f"{copier.pid}/ns/{kind}") for kind in ("ipc", "mnt")]
         copier.end()
-        _send(to, [users, processes, *made, first])
+        try:
+            _send(to, [users, processes, *made, first])
+        except OSError:  # nobody waits for them any longer
+            pidfd_send_signal(first, SIGKILL)
+            raise
 
     def _separate_processes(self, users: int) -> tuple[int, int]:
         """A namespace of processes below the family's, and its first process, as descriptors."""
