@@ -7,7 +7,7 @@ import asyncio
 import json
 import shutil
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -27,6 +27,7 @@ from loadtests.harness.installation import (
     serving,
     until,
 )
+from loadtests.harness.parts import Measures, measured
 from loadtests.harness.report import StartRow, column, median, spread
 from tests.support.memory import tree_bytes
 from tests.support.services.bentos import ME, SLEEPY
@@ -96,9 +97,7 @@ class Sample:
 async def measure(folder: Path, quick: bool, *parts: str) -> Sequence[Row]:
     rows: list[Row] = []
     for part in parts or PARTS:
-        below = folder / part
-        below.mkdir()
-        rows += await _MEASURES[part](below, quick)
+        rows += await measured(_MEASURES, part, folder, quick)
     return rows
 
 
@@ -230,7 +229,7 @@ async def _serve_bytes(here: Installation, tag: str, log: Path) -> int:
         return tree_bytes(child.pid)
 
 
-_MEASURES: dict[str, Callable[[Path, bool], Awaitable[list[Row]]]] = {
+_MEASURES: Measures[Row] = {
     "first": _first,
     "grown": _grown,
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Any
 import aiohttp
 
 from loadtests.harness.child_process import BIN, BenchmarkFailed, running
+from loadtests.harness.parts import Measures, measured
 from loadtests.harness.report import StartRow, column, median, spread
 from loadtests.systems.kitchens import Kitchens, kitchens
 from tests.support.memory import memory_bytes, tree_bytes
@@ -47,9 +48,7 @@ class Row(StartRow):
 async def measure(folder: Path, quick: bool, *parts: str) -> Sequence[Row]:
     rows: list[Row] = []
     for part in parts or PARTS:
-        below = folder / part
-        below.mkdir()
-        rows += await _MEASURES[part](below, quick)
+        rows += await measured(_MEASURES, part, folder, quick)
     return rows
 
 
@@ -142,7 +141,7 @@ async def _steady(folder: Path, quick: bool) -> list[Row]:
     ]
 
 
-_MEASURES: dict[str, Callable[[Path, bool], Awaitable[list[Row]]]] = {
+_MEASURES: Measures[Row] = {
     "one": _one,
     "many": _many,
     "memory": _memory,
