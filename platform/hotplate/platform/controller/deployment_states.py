@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Iterator, Set
 
 from hotplate.deploy.workload import Workload, WorkloadKey
@@ -26,8 +27,8 @@ class DeploymentStates:
         self._versions: dict[int, list[int]] = {}
         """Of a deployment with a canary, those that are its versions."""
         self._stale: set[int] = set()
-        self._unread: set[int] = set()
-        """Deployments that exist and whose services are not known yet."""
+        self._unread: dict[int, asyncio.Event] = {}
+        """Deployments that exist and whose services are not known yet; set once that is over."""
         self._turned: set[tuple[str, str]] = set()
         """Organizations and names of deployments that have come, gone or been stopped."""
 
@@ -38,6 +39,20 @@ class DeploymentStates:
         """None while it has not been read from the store, and once it is gone."""
         return self._by_id.get(deployment_id)
 
+    async def read(self, deployment_id: int) -> DeploymentState | None:
+        """Once a step has read it from the store: whoever else read it would put another state in
+        the place of the one that the step has. None if there is none, or none any longer."""
+        if (unread := self._unread.get(deployment_id)) is not None:
+            await unread.wait()
+        return self.get(deployment_id)
+
+    def let_waiters_go(self) -> None:
+        """There will be no more steps for which anybody could wait."""
+        for unread in self._unread.values():
+            unread.set()
+        for state in self:
+            state.settled.set()
+
     def versions_of(self, deployment_id: int) -> list[DeploymentState]:
         """Its canary's, the oldest first."""
         return [self._by_id[version] for version in self._versions.get(deployment_id, ())]
@@ -45,7 +60,7 @@ class DeploymentStates:
     def expect(self, deployment_id: int) -> None:
         """There is such a deployment, and a step for it will follow."""
         if deployment_id not in self._by_id:
-            self._unread.add(deployment_id)
+            self._unread.setdefault(deployment_id, asyncio.Event())
 
     def mark_stale(self, deployment_id: int) -> None:
         """The store has changed for it: the next step reads it again."""
@@ -67,13 +82,13 @@ class DeploymentStates:
         if known is None and state.deployment.parent_id is not None:
             self._versions.setdefault(state.deployment.parent_id, []).append(state.deployment.id)
         self._by_id[state.deployment.id] = state
-        self._unread.discard(state.deployment.id)
+        self._was_read(state.deployment.id)
         self.scaling.forget(lambda key: state.owns(key) and state.find(key) is None)
 
     def forget(self, deployment_id: int) -> None:
         """The deployment is gone, so nothing is kept of it."""
         self._stale.discard(deployment_id)
-        self._unread.discard(deployment_id)
+        self._was_read(deployment_id)
         self._versions.pop(deployment_id, None)
         if state := self._by_id.pop(deployment_id, None):
             self._turn(state)
@@ -98,6 +113,10 @@ class DeploymentStates:
         """The workloads that may have replicas; `there` are those that have some."""
         present = self.allocations.ordered().union(there)
         return [workload for state in self for workload in _expected(state, present)]
+
+    def _was_read(self, deployment_id: int) -> None:
+        if (unread := self._unread.pop(deployment_id, None)) is not None:
+            unread.set()
 
     def _turn(self, state: DeploymentState) -> None:
         if state.deployment.parent_id is None:

@@ -172,12 +172,10 @@ class Controller:
         return usage(organization, self._engine.replicas())
 
     async def outcome(self, deployment_id: int, timeout_s: float) -> None:
-        state = self.states.get(deployment_id) or await self._reconciler.load(deployment_id)
-        if state is None:
-            return
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
-                await state.settled.wait()
+                if (state := await self.states.read(deployment_id)) is not None:
+                    await state.settled.wait()
 
     def rollout(self, deployment_id: int) -> Rollout:
         state = self.states.get(deployment_id)
@@ -237,8 +235,7 @@ class Controller:
                     await asyncio.sleep(min(PAUSE_PER_ROUND * (now() - began), PAUSE_S))
         finally:
             await self._recorder.flush()
-            for state in self.states:
-                state.settled.set()
+            self.states.let_waiters_go()
 
     async def shutdown(self, drain_s: float) -> None:
         """Let running requests end, at most `drain_s`, then stop every replica, for good."""

@@ -79,7 +79,7 @@ class Reconciler:
             if state is not None:
                 await self._recorder.flush()  # else it is read as it was before the last steps
             self._states.clear_stale(deployment_id)
-            state = await self.load(deployment_id)
+            state = await self._load(deployment_id)
             there = self._engine.replicas()
         if state is None:
             return
@@ -259,7 +259,7 @@ class Reconciler:
         log.info("%s: %s", deployment.name, event)
         self._states.mark_stale(deployment.id)
 
-    async def load(self, deployment_id: int) -> DeploymentState | None:
+    async def _load(self, deployment_id: int) -> DeploymentState | None:
         """Read it from the store; None when it is gone."""
         known = self._states.get(deployment_id)
         running = {replica.key for replica in self._engine.replicas()} | self._allocations.ordered()
