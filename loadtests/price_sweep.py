@@ -3,8 +3,8 @@
     python -m loadtests.price_sweep --trace FILE… [--cold-start S] [--concurrency N] [--price P…]
 
 Each price is one trade of hours for waits. A peer's line says how much less ours takes at the
-peer's wait, between neighbouring prices; a line of ours, how much less it takes than the best peer
-or mixture of two that waits no longer.
+peer's wait, between neighbouring prices, without those that another price beats in both; a line of
+ours, how much less it takes than the best peer or mixture of two that waits no longer.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import argparse
 import random
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
 from pathlib import Path
@@ -61,7 +61,7 @@ def sweep(
         for price in prices
     }
     peers = {name: simulate(name, trace, setup)[0] for name in POLICIES if name != OURS}
-    curve = sorted(point(outcome) for outcome in ours.values())
+    curve = frontier(point(outcome) for outcome in ours.values())
     points = [point(outcome) for outcome in peers.values()]
     lines = []
     for name, outcome in peers.items():
@@ -105,8 +105,20 @@ def point(outcome: Outcome) -> Point:
     return outcome.wait_s.mean, outcome.gpu_hours.total
 
 
+def frontier(points: Iterable[Point]) -> list[Point]:
+    """Those of which no other has both less wait and fewer hours, by their waits."""
+    best: list[Point] = []
+    for each in sorted(points):
+        if not best or each[1] < best[-1][1]:
+            best.append(each)
+    return best
+
+
 def hours_at(curve: Sequence[Point], wait_s: float) -> float | None:
-    """GPU-hours at that wait, between the neighbouring points; None outside of the curve."""
+    """GPU-hours at that wait, between the neighbouring points of a curve, and those of the last
+    beyond it; None = all wait longer."""
+    if curve and wait_s > curve[-1][0]:
+        return curve[-1][1]
     for (below_s, dear), (above_s, cheap) in pairwise(curve):
         if below_s <= wait_s <= above_s:
             share = (wait_s - below_s) / (above_s - below_s) if above_s > below_s else 0.0

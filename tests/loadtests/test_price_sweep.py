@@ -3,17 +3,22 @@ from __future__ import annotations
 import pytest
 
 from hotplate.autoscaler.simulator.arrivals import RequestTrace
-from loadtests.price_sweep import OURS, hours_at, mixture_at, sweep
+from loadtests.price_sweep import OURS, frontier, hours_at, mixture_at, sweep
 
 CURVE = [(1.0, 10.0), (2.0, 6.0), (6.0, 2.0)]
 """Mean wait in seconds, GPU-hours."""
 
 
 @pytest.mark.parametrize(
-    "wait_s, hours", [(0.9, None), (1.0, 10.0), (1.5, 8.0), (4.0, 4.0), (6.0, 2.0), (6.1, None)]
+    "wait_s, hours", [(0.9, None), (1.0, 10.0), (1.5, 8.0), (4.0, 4.0), (6.0, 2.0), (6.1, 2.0)]
 )
 def test_hours_are_read_between_neighbouring_prices(wait_s: float, hours: float | None) -> None:
     assert hours_at(CURVE, wait_s) == hours
+
+
+def test_a_price_that_another_beats_in_both_is_none_that_anybody_sets() -> None:
+    beaten = [(1.5, 10.0), (3.0, 6.5), (2.0, 6.0)]
+    assert frontier([*beaten, *reversed(CURVE)]) == CURVE
 
 
 @pytest.mark.parametrize(
