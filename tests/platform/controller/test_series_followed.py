@@ -15,6 +15,7 @@ from hotplate.platform.series.points import Point
 from hotplate.platform.store.deployments import RevisionDraft
 from hotplate.platform.store.parts import Store
 from hotplate.platform.store.records import Deployment
+from hotplate.serving.gateway.protocol.route_counts import RouteCounts
 from hotplate.serving.gateway.protocol.routes import RouteDemand
 from tests.support.control_plane.controller_world import RULES, World, config, running
 from tests.support.control_plane.fake_engine import FakeEngine
@@ -54,6 +55,17 @@ async def test_replicas_are_followed_from_their_start_to_their_end(world: World)
     await world.gateway.report(default__echo=RouteDemand())
     await until(lambda: world.status(made) == "gone")
     await until(lambda: point(world, made) == {})
+
+
+async def test_what_was_counted_of_one_that_is_gone_is_not_its_successors(world: World) -> None:
+    gone = await world.deploy_running()
+    world.store.deployments.delete(gone.id)
+    world.controller.poke(gone.id)
+    await until(lambda: world.status(gone) == "gone" and not point(world, gone))
+    world.controller.series.counted({"default/echo": RouteCounts(answered=5)})
+    made = world.deploy(least=1, version="v2")
+    await until(lambda: point(world, made).get("cold_starts", 0) == 1)
+    assert point(world, made).get("requests", 0) == 0
 
 
 async def test_a_replica_that_waits_for_room_has_no_seconds(world: World) -> None:

@@ -372,7 +372,10 @@ class Controller:
         return True
 
     def _publish(self) -> None:
-        if self._unknown or self.tokens.accepted is None:
+        if self._unknown:
+            return
+        self.series.all_are_known()
+        if self.tokens.accepted is None:
             return
         routes = with_canaries(
             [route for state in self.states for route in state.routes],

@@ -78,8 +78,8 @@ class SeriesRecorder:
         self._tracks: dict[int, Track] = {}
         self._subjects: dict[int, Subject] = {}
         self._by_route: dict[str, int] = {}
-        self._early: dict[str, RouteCounts] = {}
-        """What was counted, by route, before anything was known of it."""
+        self._early: dict[str, RouteCounts] | None = {}
+        """What was counted, by route, before anything was known of it; None = all are known."""
         self._awake: set[int] = set()
         self._unwritten = Unwritten()
         self._writing = Unwritten()
@@ -100,7 +100,7 @@ class SeriesRecorder:
         """So it is from now on."""
         now = asyncio.get_running_loop().time()
         track = self._track(subject, now)
-        if (early := self._early.pop(subject.route, None)) is not None:
+        if self._early and (early := self._early.pop(subject.route, None)) is not None:
             track.count(early, now, is_entry=True)
         track.look(replicas, wanted, in_flight, queued, now)
         self._follow(subject.deployment_id, track)
@@ -115,8 +115,13 @@ class SeriesRecorder:
                 is_entry = not service or service == TASKS[1:]
                 track.count(of_route, now, is_entry=is_entry)
                 self._follow(deployment_id, track)
-            elif not service:  # it has not been looked at since this process began
+            elif not service and self._early is not None:
                 self._early.setdefault(name, of_route)
+
+    def all_are_known(self) -> None:
+        """Each deployment that a gateway serves has been looked at since this process began: what
+        is counted of others is of those that are gone."""
+        self._early = None
 
     def forget(self, deployment_id: int) -> None:
         """It is gone, and nothing is kept of it but what it took."""
