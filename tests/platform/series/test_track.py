@@ -124,6 +124,16 @@ def test_requests_are_answered_or_failed_or_refused_and_rates_are_of_ten_seconds
     assert one.rates(15.0) == (0.0, 0.0)
 
 
+def test_counts_are_dropped_though_nobody_asks_for_rates() -> None:
+    one, sizes = track(), []
+    for number in range(5_000):
+        one.count(RouteCounts(answered=1), 100.0 + number / 5, is_entry=True)
+        if number % 1_000 == 999:
+            closed(one, 100.0 + number / 5)
+            sizes.append(len(repr(one)))
+    assert max(sizes) < 1.1 * min(sizes)
+
+
 def test_it_sleeps_once_it_has_said_so() -> None:
     one = track()
     assert not one.is_awake

@@ -135,6 +135,7 @@ class Track:
         self._add_times("answer_s", counts.answers)
         if requests:
             self._recent.append((now, requests, errors))
+            self._forget_older(now)
 
     def use(self, usage: Mapping[str, ReplicaUsage]) -> None:
         """What its replicas have used, as read for the end of this step."""
@@ -179,11 +180,14 @@ class Track:
 
     def rates(self, now: float) -> tuple[float, float]:
         """Requests and errors in a second, of the last `RATE_S`."""
-        while self._recent and self._recent[0][0] <= now - RATE_S:
-            self._recent.popleft()
+        self._forget_older(now)
         requests = sum(count for _, count, _ in self._recent)
         errors = sum(count for _, _, count in self._recent)
         return requests / RATE_S, errors / RATE_S
+
+    def _forget_older(self, now: float) -> None:
+        while self._recent and self._recent[0][0] <= now - RATE_S:
+            self._recent.popleft()
 
     def gpus(self) -> dict[str, float]:
         """How many its replicas have now, by what they are there for."""
