@@ -22,6 +22,7 @@ from hotplate.deploy.local.settings import LocalSettings
 from hotplate.deploy.local.standby.pool import name_of
 from hotplate.deploy.local.standby.pools import StandbyPools
 from hotplate.deploy.local.standby.warm_process import WarmProcess, gpu_variables, view_of
+from hotplate.deploy.local.start_turns import StartTurns
 from hotplate.deploy.phases import Phase, PhaseLog, believable, merge, unix_now
 from hotplate.deploy.process import logfile
 from hotplate.deploy.process.detached import Process
@@ -72,6 +73,8 @@ class EngineContext:
     host: ProcessHost
     settings: LocalSettings
     standbys: StandbyPools
+    turns: StartTurns
+    """Of those that are to get a process."""
     may_start_alone: Callable[[str], str]
     """Asked for a replica that no template forks: why the machine has no room for it then, or
     nothing, and it is counted so."""
@@ -163,11 +166,12 @@ class Attempt:
         limit_s = self._workload.cold_start_timeout_s - late_s
         deadline = asyncio.get_running_loop().time() + limit_s
         if self.process is None:
-            self._noted.end("instance")
-            self._noted.begin("environment")
-            command = await self._prepare(gpus, deadline, report)
-            self._noted.begin("process")
-            self.process = await self._begin(command, gpus)
+            async with self._context.turns.taken():
+                self._noted.end("instance")
+                self._noted.begin("environment")
+                command = await self._prepare(gpus, deadline, report)
+                self._noted.begin("process")
+                self.process = await self._begin(command, gpus)
         if self.ready_at is None:
             report(ReplicaState.STARTING, self._not_ready(deadline))
         async with asyncio.TaskGroup() as group:

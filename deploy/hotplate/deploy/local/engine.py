@@ -38,6 +38,7 @@ from hotplate.deploy.local.replica import LocalReplica, complete
 from hotplate.deploy.local.runtime import Runtime
 from hotplate.deploy.local.settings import LocalSettings
 from hotplate.deploy.local.standby.pools import StandbyPools
+from hotplate.deploy.local.start_turns import StartTurns
 from hotplate.deploy.local.usage import UsageReader
 from hotplate.deploy.process import logfile
 from hotplate.deploy.process.detached import Process
@@ -133,6 +134,7 @@ class LocalEngine(Engine):
             host=host,
             settings=self._settings,
             standbys=self.standbys,
+            turns=StartTurns(),
             may_start_alone=self._admission.may_start_alone,
         )
         self._timer: asyncio.TimerHandle | None = None
