@@ -59,6 +59,34 @@ async def test_a_first_part_that_begins_no_archive_is_refused_while_it_comes(
         await cloud.call("PATCH", f"{MODEL}/complete_multipart_upload", body)
 
 
+async def test_a_refusal_is_kept_while_other_parts_of_the_upload_arrive(cloud: Cloud) -> None:
+    await cloud.register("model", "bert", "1")
+    upload_id = (await cloud.call("PATCH", f"{MODEL}/start_multipart_upload"))["upload_id"]
+    urls = []
+    for number in (1, 2):
+        part = {"upload_id": upload_id, "part_number": number}
+        signed = await cloud.call("PATCH", f"{MODEL}/presign_multipart_upload_url", part)
+        urls.append(signed["presigned_upload_url"])
+    half_sent, other_there = asyncio.Event(), asyncio.Event()
+    tar = tar_of({"x": b"", "../x": b""})
+
+    async def slowly() -> AsyncIterator[bytes]:
+        yield tar[:512]
+        half_sent.set()
+        await other_there.wait()
+        yield tar[512:]
+
+    async with ClientSession() as session:
+        sending = asyncio.create_task(session.put(urls[0], data=slowly()))
+        await half_sent.wait()
+        await put(urls[1], b"more")
+        other_there.set()
+        assert (await sending).status == 400
+    body = {"upload_id": upload_id, "parts": []}
+    with pytest.raises(Refused, match=r"'\.\.'"):
+        await cloud.call("PATCH", f"{MODEL}/complete_multipart_upload", body)
+
+
 async def test_who_goes_on_with_an_upload_is_told_which_parts_have_arrived(cloud: Cloud) -> None:
     await cloud.register("model", "bert", "1")
     tar = tar_of(MODEL_FILES)

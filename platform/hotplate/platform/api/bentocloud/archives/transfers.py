@@ -27,6 +27,9 @@ KEY = "transfers"
 WRITE_BYTES = 256 << 10
 """Handed to a connection at once: what a slow reader has not taken is kept until it has."""
 
+REMEMBERED = 1_000
+"""Uploads whose refused parts are remembered: most of them nobody completes."""
+
 
 class Transfers:
     """Serves the signed URLs of all kinds; refusals of parts are kept for the upload's end."""
@@ -61,16 +64,15 @@ class Transfers:
         link = await self._link(request, "put")
         if await self._store.run(self._store.uploads.get, link.subject) is None:
             raise Conflict("the upload has ended; start it again")
-        refused = self._refused.setdefault(link.subject, {})
         try:
             etag = await spool(request, self._blobs, link.subject, link.part, self._settings)
-            refused.pop(link.part, None)
         except (NoSpace, BadArchive) as error:
-            refused[link.part] = error
+            self._refused.setdefault(link.subject, {})[link.part] = error
+            if len(self._refused) > REMEMBERED:
+                del self._refused[next(iter(self._refused))]
             raise
-        finally:
-            if not refused:
-                self._refused.pop(link.subject, None)
+        if refused := self._refused.get(link.subject):
+            refused.pop(link.part, None)
         return web.Response(headers={"ETag": f'"{etag}"'})
 
     def check_complete(self, upload_id: str) -> None:
