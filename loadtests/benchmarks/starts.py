@@ -21,7 +21,7 @@ from loadtests.systems.kitchens import Kitchens, kitchens
 from tests.support.memory import memory_bytes, tree_bytes
 from tests.support.patience import until
 from tests.support.ports import free_range
-from tests.support.processor import cpu_s
+from tests.support.processor import cpu_s, machine_cpu_s
 from tests.support.services.calling import Refused, call, process_of
 
 NAME = "kitchen"
@@ -73,7 +73,8 @@ async def _one(folder: Path, quick: bool) -> list[Row]:
 
 
 async def _many(folder: Path, quick: bool) -> list[Row]:
-    """Deployments of one environment that are called at the same moment, all asleep."""
+    """Deployments of one environment that are called at the same moment, all asleep: their first
+    answers, and what all of the machine computed until the last one, for each."""
     rows = []
     for count in [QUICK_CROWD] if quick else CROWDS:
         async with _place(folder / str(count), AUTOMATIC, ports=count) as place:
@@ -82,8 +83,11 @@ async def _many(folder: Path, quick: bool) -> list[Row]:
             async with _only_forks(place):
                 for name in names:
                     await place.platform.asleep(name)
+                began_s = machine_cpu_s()
                 times_s = await asyncio.gather(*map(_answer_s, urls))
-        rows.append(Row(f"{count} at once, {FORKED}", **spread(times_s), p95_s=_p95(times_s)))
+                used_ms = 1000 * (machine_cpu_s() - began_s)
+        way = f"{count} at once, {FORKED}"
+        rows.append(Row(way, **spread(times_s), p95_s=_p95(times_s), cpu_ms=used_ms / count))
     return rows
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+import psutil
+
 
 def cpu_s(pid: int) -> float:
     """CPU time of a running process so far, all its threads, not its children's.
@@ -13,3 +15,9 @@ def cpu_s(pid: int) -> float:
     clock_getcpuclockid(3). Raises OSError if the process is gone.
     """
     return time.clock_gettime(~pid << 3 | 2)
+
+
+def machine_cpu_s() -> float:
+    """CPU time of everything on this machine so far."""
+    times = psutil.cpu_times()
+    return float(times.user + times.nice + times.system + times.irq + times.softirq)
