@@ -2,7 +2,7 @@
 
 All of that is work of this one process. Were it done for many side by side, none of them would have
 its process before nearly all are prepared, and the other cores would have nothing to do meanwhile.
-One after another, the first ones start while the next are prepared; the last ones wait no longer.
+One after another, the first ones start while the next are prepared; the last ones gain nothing.
 """
 
 from __future__ import annotations
